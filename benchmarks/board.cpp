@@ -161,7 +161,7 @@ void where_time_goes(const Job& job, int rank) {
     for (std::size_t k = 0; k < calls; ++k) {
       const std::size_t set = k % sets;
       job.meeting->wait(job.ranks, job.shares_cores);
-      board.enter(board.entered + 1, offbeat::Collective::allreduce, bytes);
+      board.enter(board.current_number + 1, offbeat::Collective::allreduce, bytes);
       finish(carry_out(net, allreduce_of(inputs[set].data(), outputs[set].data(), bytes / 4, sum),
                        arrival_tree));
     }

@@ -150,7 +150,7 @@ struct Rank {
   }
 
   void by_offbeat(const Call& call, const Expression& expression, std::size_t bytes) const {
-    board.enter(board.entered + 1, call.collective, bytes);
+    board.enter(board.current_number + 1, call.collective, bytes);
     run_on_board(board, net, call, expression);
   }
 

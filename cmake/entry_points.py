@@ -82,7 +82,7 @@ MORE_REQUESTS = {
     "Request_get_status_some": "request_get_status_of",
 }
 # MPICH's extensions, which are called MPIX_X. They are there only if the host's header has them.
-EXTENSIONS = {"Request_is_complete": "OnRequests::request_is_complete"}
+EXTENSIONS = {"Request_is_complete": "RequestCalls::request_is_complete"}
 
 # The CREATORS that all ranks of the parent call, and that have made the communicator on return.
 BLOCKING_CREATORS = (
@@ -209,7 +209,7 @@ def before_next(
 
 
 def traced(declared: dict[str, str]) -> list[str]:
-    wrappers = LIFE | SPAWN | FREE | {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
+    wrappers = LIFE | SPAWN | FREE | {name: f"RequestCalls::{name.lower()}" for name in REQUESTS}
     for collective in collectives():
         for name, form in spellings(collective).items():
             wrappers[name] = f"call<Collective::{collective.lower()}, Form::{form}>"
@@ -249,8 +249,8 @@ def served(
         others |= dict.fromkeys(("Comm_create_group", "Intercomm_merge"), "creates_for_some")
     others |= dict.fromkeys(NONBLOCKING_CREATORS, "begins_communicator")
     others["Win_test"] = "win_test"
-    others |= {name: f"OnRequests::{name.lower()}" for name in REQUESTS}
-    others |= {name: f"OnRequests::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}
+    others |= {name: f"RequestCalls::{name.lower()}" for name in REQUESTS}
+    others |= {name: f"RequestCalls::{wrapper}" for name, wrapper in MORE_REQUESTS.items()}
     return (
         own
         + before_next(others, declared)

@@ -146,7 +146,7 @@ function(offbeat_family family headers)
     src/mpi/host/host.cpp
     src/mpi/host/other_family.cpp
     src/mpi/host/spawn_infos.cpp
-    src/mpi/tracer/below.cpp
+    src/mpi/tracer/lower_layers.cpp
     src/mpi/tracer/c_interface.cpp
     src/mpi/tracer/tracer.cpp
     "${entry_points}")

@@ -33,7 +33,7 @@ std::string algorithm_list() {
         json.add("cost", algorithm->cost);
         json.add("needs", algorithm->needs.text());
         json.add("source", algorithm->source);
-        json.add("every_run", algorithm->every_run);
+        json.add("every_run", algorithm->same_bits_every_run);
       }
     }
   }

@@ -146,7 +146,7 @@ class File {
  private:
   // All ranks of a group are on one machine and so have one clock.
   [[nodiscard]] static Clock shared_clock() {
-    return stored(clock::Model{.source = clock::Source::shared, .at = clock::now()});
+    return to_stored_clock(clock::Model{.source = clock::Source::shared, .at = clock::now()});
   }
   static void end(CallRecord& record, clock::Nanoseconds completion) {
     record.completion = completion;

@@ -64,11 +64,11 @@ struct Needs {
 };
 
 class BoardRound;
-class Uncollected;
+class UncollectedResults;
 // The part of an allreduce or reduce that combines the data of one node on its board. It does all of this
 // rank's work for the other ranks, and ends when every chunk is marked as BoardRound::result. It may collect
 // results on the way; it then marks those chunks in `results`. Null: this rank collects no results.
-using NodePhase = Task (*)(const BoardRound& round, Uncollected* results);
+using NodePhase = Task (*)(const BoardRound& round, UncollectedResults* results);
 
 // The immediate form of an algorithm: the version for short messages that runs without a coroutine. See
 // collectives/board/immediate.hpp.
@@ -100,7 +100,7 @@ struct Algorithm {
   std::span<const Parameter> parameters = {};
   // True if every run gives the same bits, whichever rank arrives first, provided that the parts do. Within
   // one run all ranks always get the same bits.
-  bool every_run = true;
+  bool same_bits_every_run = true;
   // The name of the order in which the operands of an element are combined, if that is equal for all elements
   // of a vector. Equal names mean equal bits. `order_of_part`: the order of the only part.
   std::string_view order = "";
@@ -166,7 +166,7 @@ struct Expression {
   // room for one vector of each rank of the node.
   [[nodiscard]] std::size_t lease(const Call& call, int rank, int ranks, int node_ranks) const;
   // Returns true if every run gives the same bits, because no part combines in the order of arrival.
-  [[nodiscard]] bool every_run() const;
+  [[nodiscard]] bool same_bits_every_run() const;
   // Returns a text that is equal for expressions that always give the same bits, or an empty text if that is
   // not known.
   [[nodiscard]] std::string_view operand_order() const;

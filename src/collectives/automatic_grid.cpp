@@ -27,7 +27,7 @@ std::size_t message_bytes(const suara::Base& base, int ranks, std::size_t bytes,
   return base.name == "rabenseifner" ? bytes / 2 : bytes;
 }
 
-suara::Hockney of_message(const Machine::Messages& messages, std::size_t bytes) {
+suara::Hockney hockney_of_message(const Machine::Messages& messages, std::size_t bytes) {
   const Machine::Protocol& protocol = messages.protocol(bytes);
   const double handshake = bytes > messages.eager_bytes ? 2 * messages.handshake : 0;
   return {protocol.latency + messages.send_overhead + messages.receive_overhead + handshake,
@@ -35,10 +35,10 @@ suara::Hockney of_message(const Machine::Messages& messages, std::size_t bytes) 
 }
 
 suara::Hockney hockney(const Machine& machine, std::string_view expression, bool within_node,
-                       std::size_t of_messages) {
+                       std::size_t length_of_messages) {
   const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
   if (fitted != nullptr) return {fitted->latency, fitted->per_byte};
-  return of_message(within_node ? machine.within_node : machine.between_nodes, of_messages);
+  return hockney_of_message(within_node ? machine.within_node : machine.between_nodes, length_of_messages);
 }
 
 constexpr std::size_t hosts_segment = 1 << 20;  // of Open MPI's ring_segmented, by default
@@ -67,9 +67,9 @@ std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placem
                                  std::string_view mpi) {
   std::vector<GridPart> parts;
   const auto add = [&](std::string expression, const suara::Base& base, std::size_t segment) {
-    const std::size_t of_messages = message_bytes(base, placement.ranks, bytes, segment);
-    const suara::Hockney within = hockney(machine, expression, true, of_messages);
-    const suara::Hockney between = hockney(machine, expression, false, of_messages);
+    const std::size_t length_of_messages = message_bytes(base, placement.ranks, bytes, segment);
+    const suara::Hockney within = hockney(machine, expression, true, length_of_messages);
+    const suara::Hockney between = hockney(machine, expression, false, length_of_messages);
     parts.push_back({std::move(expression), {&base, within, between, static_cast<double>(segment)}});
   };
   for (const suara::Base& base : suara::bases()) {
@@ -104,7 +104,7 @@ class Question {
                 .o = std::max(messages.send_overhead, messages.receive_overhead),
                 .eager_bytes = static_cast<double>(messages.eager_bytes),
                 .node_b = machine.node_per_byte,
-                .message = of_message(messages, bytes)};
+                .message = hockney_of_message(messages, bytes)};
   }
 
   [[nodiscard]] suara::Grid answer() const { return suara::cheapest_grid(problem_, candidates_); }
@@ -149,7 +149,7 @@ struct CallOfPart {
   Placement placement;
   std::size_t bytes;
 };
-CallOfPart call_of_parts(const Expression& expression, const Placement& placement, std::size_t bytes) {
+CallOfPart make_part_call(const Expression& expression, const Placement& placement, std::size_t bytes) {
   if (expression.algorithm == &combinators::pipeline) {
     const auto count = static_cast<std::size_t>(std::max(1, expression.segments));
     return {placement, expression.segments > 0 ? bytes / count : std::min(bytes, expression.bytes)};
@@ -164,17 +164,17 @@ CallOfPart call_of_parts(const Expression& expression, const Placement& placemen
 
 // Returns true if the grids in `chosen`, which have the places of grid(auto) in `expression`, are good
 // enough.
-bool are_good_enough(const Expression& expression, const Expression& chosen, const Machine& machine,
-                     const Placement& placement, std::size_t bytes) {
+bool grids_are_good_enough(const Expression& expression, const Expression& chosen, const Machine& machine,
+                           const Placement& placement, std::size_t bytes) {
   if (is_automatic_grid(expression)) {
     if (placement.ranks < 2) return true;
     const Question question(machine, placement, bytes, {});
     return question.seconds(chosen) <= good_enough * question.answer().seconds;
   }
-  const CallOfPart call = call_of_parts(expression, placement, bytes);
+  const CallOfPart call = make_part_call(expression, placement, bytes);
   for (std::size_t k = 0; k < expression.parts.size(); ++k) {
     if (has_automatic_grid(expression.parts[k]) &&
-        !are_good_enough(expression.parts[k], chosen.parts[k], machine, call.placement, call.bytes))
+        !grids_are_good_enough(expression.parts[k], chosen.parts[k], machine, call.placement, call.bytes))
       return false;
   }
   return true;
@@ -194,27 +194,27 @@ double grid_seconds(const Expression& chosen, const Machine& machine, const Plac
   return Question(machine, placement, bytes, {}).seconds(chosen);
 }
 
-Expression with_grids(const Expression& expression, const Machine& machine, const Placement& placement,
-                      std::size_t bytes) {
+Expression choose_grids_in(const Expression& expression, const Machine& machine, const Placement& placement,
+                           std::size_t bytes) {
   if (is_automatic_grid(expression)) {
     if (placement.ranks < 2) return parse_expression(Collective::allreduce, "recursive_doubling");
     return parse_expression(Collective::allreduce, choose_grid(machine, placement, bytes).expression);
   }
   if (!has_automatic_grid(expression)) return expression;
   Expression result = expression;
-  const CallOfPart call = call_of_parts(expression, placement, bytes);
-  for (Expression& part : result.parts) part = with_grids(part, machine, call.placement, call.bytes);
+  const CallOfPart call = make_part_call(expression, placement, bytes);
+  for (Expression& part : result.parts) part = choose_grids_in(part, machine, call.placement, call.bytes);
   return result;
 }
 
 std::size_t end_of_grids(const Expression& expression, const Machine& machine, const Placement& placement,
                          std::size_t least, std::size_t most) {
-  const Expression chosen = with_grids(expression, machine, placement, typical_length(least));
+  const Expression chosen = choose_grids_in(expression, machine, placement, typical_length(least));
   std::size_t good = least;
   while (good < std::min(most, longest)) {
     const std::size_t quarter = std::max<std::size_t>(1, std::bit_floor(good) / 4);
     const std::size_t next = std::min(most, (good / quarter + 1) * quarter);
-    if (!are_good_enough(expression, chosen, machine, placement, typical_length(next))) return next - 1;
+    if (!grids_are_good_enough(expression, chosen, machine, placement, typical_length(next))) return next - 1;
     good = next;
   }
   return most;

@@ -44,8 +44,8 @@ struct ChosenGrid {
 
 // Returns `expression` with a grid instead of each grid(auto). All values are equal on all ranks, so the
 // result is, too.
-[[nodiscard]] Expression with_grids(const Expression& expression, const Machine& machine,
-                                    const Placement& placement, std::size_t bytes);
+[[nodiscard]] Expression choose_grids_in(const Expression& expression, const Machine& machine,
+                                         const Placement& placement, std::size_t bytes);
 
 // Returns the length for which calls of `least` bytes and a little more get their grids. Powers of two are
 // often whole numbers of segments, and therefore cheaper than what is near them.

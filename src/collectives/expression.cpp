@@ -67,7 +67,7 @@ class Parser {
     if (is_part && (is_misplaced || result.algorithm->needs.board != OnBoard::no))
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
     if (place == Place::node_phase && !works_on_node(result.algorithm))
-      fail_at(start, std::string(name) + " does not work on a board; " + those_that_do());
+      fail_at(start, std::string(name) + " does not work on a board; " + which_work_on_node());
     const auto parameters = result.algorithm->parameters;
     if (result.is_native() && peek() == '(') {
       name_in_host(result);
@@ -239,7 +239,7 @@ class Parser {
     return algorithm->needs.board == OnBoard::one_node &&
            (collective_ != Collective::allreduce || algorithm->node_phase != nullptr);
   }
-  [[nodiscard]] std::string those_that_do() const {
+  [[nodiscard]] std::string which_work_on_node() const {
     std::string names;
     int count = 0;
     for (const Algorithm* each : known_) {
@@ -368,8 +368,8 @@ std::size_t Expression::lease(const Call& call, int rank, int ranks, int node_ra
   return roles(call.collective).is_personal ? static_cast<std::size_t>(node_ranks) * vector : vector;
 }
 
-bool Expression::every_run() const {
-  return algorithm->every_run && std::ranges::all_of(parts, &Expression::every_run);
+bool Expression::same_bits_every_run() const {
+  return algorithm->same_bits_every_run && std::ranges::all_of(parts, &Expression::same_bits_every_run);
 }
 
 std::string_view Expression::operand_order() const {

@@ -10,7 +10,7 @@ const Algorithm native{
     .cost = "the host's",
     .serves = served,
     .source = "",
-    .every_run = false,  // the host gives no such promise
+    .same_bits_every_run = false,  // the host gives no such promise
 };
 
 }  // namespace offbeat

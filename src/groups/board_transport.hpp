@@ -33,7 +33,8 @@ class BoardTransport : public Transport, public BoardWaiters {
   [[nodiscard]] bool start(Transfer& transfer) override;
   [[nodiscard]] bool start(Computation& computation) final {
     if (stand_ins_ != nullptr) [[unlikely]] {
-      if (devices_ != nullptr && devices_->concern(computation)) return start_on_device(computation);
+      if (devices_ != nullptr && devices_->uses_device_parts(computation))
+        return start_on_device(computation);
       if (computation.operand_count == 1 &&
           stand_ins_->copy(computation.destination.data,
                            static_cast<const std::byte*>(computation.operands[0]),

@@ -311,7 +311,7 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
     peers_.emplace_back(other.process);
   }
   // All ranks compute this from equal data, because it decides how messages are cut.
-  const int at_once = std::clamp(together(work_space).count(), 1, shape_.ranks);
+  const int at_once = std::clamp(union_of(work_space).count(), 1, shape_.ranks);
   // A finding of one communicator also holds for its parts on this node, because the other ranks are still
   // there.
   static std::atomic<bool> cores_are_shared{false};

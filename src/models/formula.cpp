@@ -256,7 +256,7 @@ class Formula::Evaluation {
       case Kind::number:
         return node.number;
       case Kind::letter:
-        return of_letter(node.letter);
+        return value_of_letter(node.letter);
       case Kind::a_within:
         return input_.a_within;
       case Kind::b_within:
@@ -362,7 +362,7 @@ class Formula::Evaluation {
     return result;
   }
 
-  double of_letter(char letter) {
+  double value_of_letter(char letter) {
     for (const Bound* bound = innermost_; bound != nullptr; bound = bound->outer) {
       if (bound->letter == letter) return bound->value;
     }

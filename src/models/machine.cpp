@@ -236,7 +236,9 @@ class Reader {
   const Table& table_;
 };
 
-double per_byte(const Reader& reader) { return 1e-9 / reader.number("bandwidth_gb_per_s", least_rate); }
+double seconds_per_byte(const Reader& reader) {
+  return 1e-9 / reader.number("bandwidth_gb_per_s", least_rate);
+}
 double latency(const Reader& reader) { return reader.number("latency_us") * 1e-6; }
 
 // Returns the only table of this name. Throws if there is none.
@@ -250,7 +252,7 @@ Reader table_named(const Toml& toml, const std::string& file, std::string_view n
 Machine::Messages messages(const Toml& toml, const std::string& file, const std::string& name,
                            std::size_t eager_bytes) {
   const Reader reader = table_named(toml, file, name);
-  Machine::Messages found{.protocols = {{0, latency(reader), per_byte(reader)}},
+  Machine::Messages found{.protocols = {{0, latency(reader), seconds_per_byte(reader)}},
                           .send_overhead = reader.number_or("send_overhead_us", 0) * 1e-6,
                           .receive_overhead = reader.number_or("receive_overhead_us", 0) * 1e-6,
                           .handshake = reader.number_or("handshake_us", 0) * 1e-6,
@@ -261,7 +263,7 @@ Machine::Messages messages(const Toml& toml, const std::string& file, const std:
     const std::size_t from = longer.bytes_or("from_bytes", 0);
     if (from <= found.protocols.back().from_bytes)
       longer.fail("from_bytes", "it must be larger than in the table before");
-    found.protocols.push_back({from, latency(longer), per_byte(longer)});
+    found.protocols.push_back({from, latency(longer), seconds_per_byte(longer)});
   }
   return found;
 }
@@ -275,7 +277,7 @@ Machine::Algorithm algorithm_of(const Reader& reader) {
           .mpi = reader.text_or("mpi", ""),
           .is_within_node = level != between,
           .latency = latency(reader),
-          .per_byte = per_byte(reader)};
+          .per_byte = seconds_per_byte(reader)};
 }
 
 }  // namespace

@@ -194,17 +194,19 @@ class Board {
       apart = present;
     }
     [[nodiscard]] bool is_apart() const { return apart == present; }
-    [[nodiscard]] bool follows_apart() const { return (is_apart() ? apart_before : apart) + 1 == present; }
+    [[nodiscard]] bool previous_was_apart() const {
+      return (is_apart() ? apart_before : apart) + 1 == present;
+    }
 
    private:
     static constexpr std::uint64_t none = ~std::uint64_t{1};
   };
   // Returns true if a round may begin without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const RoundNumber& number) {
-    return !number.is_apart() && !number.follows_apart();
+    return !number.is_apart() && !number.previous_was_apart();
   }
   [[nodiscard]] bool is_free(const RoundNumber& number) const {
-    return !number.follows_apart() || others_began_previous(number);
+    return !number.previous_was_apart() || others_began_previous(number);
   }
 
   // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met

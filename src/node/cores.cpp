@@ -16,13 +16,13 @@ CoreSet CoreSet::of_this_process() {
   return cores;
 }
 
-bool CoreSet::within(const CoreSet& other) const {
+bool CoreSet::is_subset_of(const CoreSet& other) const {
   cpu_set_t common;
   CPU_AND(&common, &set, &other.set);
   return CPU_EQUAL(&common, &set);
 }
 
-CoreSet together(std::span<const CoreSet> processes) {
+CoreSet union_of(std::span<const CoreSet> processes) {
   CoreSet all{};
   for (const CoreSet& each : processes) CPU_OR(&all.set, &all.set, &each.set);
   return all;
@@ -30,10 +30,10 @@ CoreSet together(std::span<const CoreSet> processes) {
 
 bool must_share_cores(std::span<const CoreSet> processes) {
   const auto is_crowded = [&](const CoreSet& cores) {
-    return std::ranges::count_if(processes, [&](const CoreSet& each) { return each.within(cores); }) >
+    return std::ranges::count_if(processes, [&](const CoreSet& each) { return each.is_subset_of(cores); }) >
            cores.count();
   };
-  return is_crowded(together(processes)) || std::ranges::any_of(processes, is_crowded);
+  return is_crowded(union_of(processes)) || std::ranges::any_of(processes, is_crowded);
 }
 
 int core_quota(const char* file) {

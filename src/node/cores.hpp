@@ -15,11 +15,11 @@ struct CoreSet {
   // Returns the affinity mask of this process, or all cores if the system call fails.
   static CoreSet of_this_process();
   [[nodiscard]] int count() const { return CPU_COUNT(&set); }
-  [[nodiscard]] bool within(const CoreSet& other) const;
+  [[nodiscard]] bool is_subset_of(const CoreSet& other) const;
 };
 
 // Returns the cores on which at least one of the processes may run.
-[[nodiscard]] CoreSet together(std::span<const CoreSet> processes);
+[[nodiscard]] CoreSet union_of(std::span<const CoreSet> processes);
 
 // Returns true if more of these processes are confined to a set of cores than it has cores. Sets that are
 // tried are the cores of each process and the cores of all of them together. This is exact for the sets that

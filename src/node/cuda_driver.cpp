@@ -76,18 +76,18 @@ class Cuda final : public DeviceDriver {
     require_driver(create_event_(&event, without_time), "cuEventCreate");
     return event;
   }
-  void begin(Way way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes, void* stream,
-             void* event) const override {
+  void begin(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+             void* stream, void* event) const override {
     const InContext scope(*this, at);
     const auto address = [](const void* memory) { return reinterpret_cast<Address>(memory); };
     switch (way) {
-      case Way::read:
+      case CopyKind::read:
         require_driver(to_host_(to, address(from), bytes, stream), "cuMemcpyDtoHAsync");
         break;
-      case Way::write:
+      case CopyKind::write:
         require_driver(to_device_(address(to), from, bytes, stream), "cuMemcpyHtoDAsync");
         break;
-      case Way::move:
+      case CopyKind::move:
         require_driver(within_device_(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
         break;
     }

@@ -96,7 +96,7 @@ void DeviceCopies::bring(ConstVector source, Vector place, bool for_next_round) 
   }
 }
 
-bool DeviceCopies::concern(const Computation& computation) const {
+bool DeviceCopies::uses_device_parts(const Computation& computation) const {
   if (parts_in_use_ == 0) return false;
   if (part_of(computation.destination.data) != nullptr || part_of(computation.second.data) != nullptr)
     return true;
@@ -123,7 +123,7 @@ void DeviceCopies::prepare(Work& work) {
   const Part* const to = part_of(asked.destination.data);
   const bool is_copy = asked.operand_count == 1 && asked.second.data == nullptr;
   const Part* const source = is_copy ? part_of(asked.operands[0]) : nullptr;
-  if (source != nullptr && to != nullptr && source->memory.is_beside(to->memory)) {
+  if (source != nullptr && to != nullptr && source->memory.can_copy_to(to->memory)) {
     note_write(asked.destination.data, bytes);
     writes_.push_back(to->memory.begin_move(asked.destination.data, asked.operands[0], bytes));
     work.is_carried_out = true;

@@ -58,8 +58,8 @@ class DeviceCopies {
   // that computation, which belongs to this round or to the next one. Does nothing if `source` is not on a
   // device, or on its way.
   void bring(ConstVector source, Vector place, bool for_next_round = false);
-  // Returns true if the computation has to do with the parts in use.
-  [[nodiscard]] bool concern(const Computation& computation) const;
+  // Returns true if the computation reads or writes a part that use() has named.
+  [[nodiscard]] bool uses_device_parts(const Computation& computation) const;
   // Begins such a computation. Returns true if it is complete. Otherwise advance() resumes its waiter then.
   [[nodiscard]] bool begin(Computation& computation);
   // Looks at all computations once. Returns true if one is complete.

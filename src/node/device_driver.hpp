@@ -31,8 +31,8 @@ class DeviceDriver {
   [[nodiscard]] virtual std::uint64_t number_of_context(const DeviceMemory& at) const = 0;
   [[nodiscard]] virtual void* make_stream(const DeviceMemory& at) const = 0;
   [[nodiscard]] virtual void* make_event(const DeviceMemory& at) const = 0;
-  enum class Way { read, write, move };
-  virtual void begin(Way way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+  enum class CopyKind { read, write, move };
+  virtual void begin(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
                      void* stream, void* event) const = 0;
   [[nodiscard]] virtual bool has_happened(void* event) const = 0;
 

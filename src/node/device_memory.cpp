@@ -34,7 +34,7 @@ constexpr std::uint64_t never = ~std::uint64_t{0};  // differs from every count
 
 // What a look through the loaded libraries finds. The dynamic linker holds its lock meanwhile, so no library
 // can be loaded.
-struct Look {
+struct LibraryScan {
   const std::uint64_t* counter;  // the present counter
   std::uint64_t loaded = 0;      // libraries loaded since the process began
   std::array<std::array<char, PATH_MAX>, known.size()> paths{};
@@ -83,7 +83,7 @@ std::uint64_t count_loaded() {
 }
 
 int look_at(dl_phdr_info* each, std::size_t, void* state) {
-  auto& look = *static_cast<Look*>(state);
+  auto& look = *static_cast<LibraryScan*>(state);
   if (look.loaded == 0) {
     look.loaded = each->dlpi_adds;
     if (*look.counter != look.loaded) look.counter = find_counter(look.loaded);
@@ -101,7 +101,7 @@ constinit std::mutex mutex;
 constinit std::uint64_t looked_through = 0;  // count of loaded libraries at the last look
 
 void find_drivers() {
-  Look look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
+  LibraryScan look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
   dl_iterate_phdr(look_at, &look);
   for (std::size_t k = 0; k < known.size(); ++k) {
     Known& each = known[k];
@@ -141,7 +141,7 @@ void look_for_drivers() {
   libraries.seen.store(never, std::memory_order_relaxed);
 }
 
-bool may_come() {
+bool may_have_driver() {
   return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/kfd", F_OK) == 0 || may_have_memory();
 }
 
@@ -187,10 +187,10 @@ class DeviceQueue {
     return *(first = new DeviceQueue(driver, at, number, first));
   }
 
-  DeviceCopy begin(DeviceDriver::Way way, const DeviceMemory& at, void* to, const void* from,
+  DeviceCopy begin(DeviceDriver::CopyKind way, const DeviceMemory& at, void* to, const void* from,
                    std::size_t bytes, bool after_writes) {
     void* const event = take_event(at);
-    const bool reads = way == DeviceDriver::Way::read && !after_writes;
+    const bool reads = way == DeviceDriver::CopyKind::read && !after_writes;
     try {
       driver_->begin(way, at, to, from, bytes, reads ? reads_ : writes_, event);
     } catch (...) {
@@ -257,13 +257,13 @@ void DeviceCopy::wait() noexcept {
 
 DeviceCopy DeviceMemory::begin_read(void* to, const void* from, std::size_t bytes, bool after_writes) const {
   return DeviceQueue::of(*driver_, *this)
-      .begin(DeviceDriver::Way::read, *this, to, from, bytes, after_writes);
+      .begin(DeviceDriver::CopyKind::read, *this, to, from, bytes, after_writes);
 }
 DeviceCopy DeviceMemory::begin_write(void* to, const void* from, std::size_t bytes) const {
-  return DeviceQueue::of(*driver_, *this).begin(DeviceDriver::Way::write, *this, to, from, bytes, true);
+  return DeviceQueue::of(*driver_, *this).begin(DeviceDriver::CopyKind::write, *this, to, from, bytes, true);
 }
 DeviceCopy DeviceMemory::begin_move(void* to, const void* from, std::size_t bytes) const {
-  return DeviceQueue::of(*driver_, *this).begin(DeviceDriver::Way::move, *this, to, from, bytes, true);
+  return DeviceQueue::of(*driver_, *this).begin(DeviceDriver::CopyKind::move, *this, to, from, bytes, true);
 }
 
 HostRegistration::HostRegistration(const DeviceMemory& driver_of, void* memory, std::size_t bytes) noexcept

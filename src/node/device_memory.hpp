@@ -58,7 +58,7 @@ class DeviceMemory {
   [[nodiscard]] DeviceCopy begin_move(void* to, const void* from, std::size_t bytes) const;
   [[nodiscard]] bool has_driver_of(const DeviceMemory& other) const { return driver_ == other.driver_; }
   // Returns true if begin_move() can copy from this memory to the other one.
-  [[nodiscard]] bool is_beside(const DeviceMemory& other) const {
+  [[nodiscard]] bool can_copy_to(const DeviceMemory& other) const {
     return driver_ == other.driver_ && context == other.context && device == other.device;
   }
 
@@ -92,7 +92,7 @@ void look_for_drivers();
 
 // Returns true if this machine has a GPU whose memory offbeat can copy, or a driver of one is loaded. A
 // program may load the driver late.
-[[nodiscard]] bool may_come();
+[[nodiscard]] bool may_have_driver();
 
 // `loaded` points to the number of libraries that the process has ever loaded; it belongs to the dynamic
 // linker. `seen` is that number at offbeat's last look through the libraries.

@@ -59,13 +59,13 @@ class Hip final : public DeviceDriver {
     require_driver(create_event_(&event, without_time), "hipEventCreateWithFlags");
     return event;
   }
-  void begin(Way way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes, void* stream,
-             void* event) const override {
+  void begin(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+             void* stream, void* event) const override {
     enum : int { host_to_device = 1, device_to_host = 2, device_to_device = 3 };
     const OnDevice scope(*this, at);
-    const int kind = way == Way::read    ? device_to_host
-                     : way == Way::write ? host_to_device
-                                         : device_to_device;
+    const int kind = way == CopyKind::read    ? device_to_host
+                     : way == CopyKind::write ? host_to_device
+                                              : device_to_device;
     require_driver(begin_copy_(to, from, bytes, kind, stream), "hipMemcpyAsync");
     const int code = record_(event, stream);
     if (code != 0) synchronise_(stream);  // nobody waits for the copy, and its memory may be freed

@@ -93,7 +93,7 @@ struct LoadedLater {
 template <class Clock, class Storage = LoadedWithProgram<Clock>>
 class TurnDueOf {
  public:
-  [[nodiscard]] static bool is_due() { return passed() >= Storage::mine.interval; }
+  [[nodiscard]] static bool is_due() { return time_since_turn() >= Storage::mine.interval; }
   // Returns true if a turn is due. Call this after each collective. If a program makes many calls without
   // computing, only some of these calls read the clock.
   [[nodiscard]] static bool is_due_after_call() {
@@ -102,7 +102,7 @@ class TurnDueOf {
   }
   // Returns true if a turn is due while this rank spins. It has nothing better to do then, so turns are more
   // frequent.
-  [[nodiscard]] static bool is_due_in_spin() { return passed() >= Storage::mine.interval_in_spin; }
+  [[nodiscard]] static bool is_due_in_spin() { return time_since_turn() >= Storage::mine.interval_in_spin; }
 
   // Gives a turn. A long turn has copied a part of a message, so the next turn comes soon, and later ones at
   // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI and network. Such turns
@@ -140,7 +140,7 @@ class TurnDueOf {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
   // Returns the time since the last turn. It is very large if the clock has jumped back.
-  [[nodiscard]] static std::uint64_t passed() { return Clock::now() - Storage::mine.last; }
+  [[nodiscard]] static std::uint64_t time_since_turn() { return Clock::now() - Storage::mine.last; }
 };
 using TurnDue = TurnDueOf<ProcessorClock>;
 
@@ -164,7 +164,7 @@ class TurnBurst {
     if (is_over()) evaluate();
   }
   // Returns true if messages came in during the last complete burst.
-  [[nodiscard]] bool moved() const { return moved_; }
+  [[nodiscard]] bool moved_messages() const { return moved_; }
 
  private:
   static constexpr int cold_turns = 2;  // these run with the caches that sleep has left

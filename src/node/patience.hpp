@@ -230,7 +230,7 @@ struct Patience {
       burst_.add(now - began_s);
       if (burst_.is_over()) {
         look_around(now);
-        signs_ = std::clamp(signs_ + (burst_.moved() ? signs_per_burst : -1), 0, most_signs);
+        signs_ = std::clamp(signs_ + (burst_.moved_messages() ? signs_per_burst : -1), 0, most_signs);
         if (signs_ >= signs_of_traffic) message_at_s_ = now;
         if (signs_ > 0) burst_.restart();
       }

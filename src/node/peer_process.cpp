@@ -65,7 +65,7 @@ bool has_ended(const ProcessIdentity& identity) {
 
 bool has_process(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
-struct Opened {
+struct OpenProcess {
   pid_t pid;
   std::uint64_t start_time;
   int descriptor;
@@ -78,7 +78,7 @@ struct Opened {
 // because threads of offbeat use it.
 struct Table {
   std::mutex mutex;
-  std::vector<Opened> opened;
+  std::vector<OpenProcess> opened;
 };
 Table& table() {
   static auto* const made = [] {
@@ -94,7 +94,7 @@ Table& table() {
 // Returns a pidfd, -1 if the process is gone, or -2 if the system gives none.
 int pidfd_of(const ProcessIdentity& identity) {
   const std::lock_guard lock(table().mutex);
-  for (Opened& each : table().opened) {
+  for (OpenProcess& each : table().opened) {
     if (each.pid != identity.pid || each.start_time != identity.start_time) continue;
     ++each.users;
     return each.descriptor;
@@ -154,7 +154,7 @@ bool is_in_place(const ProcessIdentity& identity, int descriptor) {
 void release_pidfd(const ProcessIdentity& identity) {
   const std::lock_guard lock(table().mutex);
   auto& opened = table().opened;
-  const auto found = std::ranges::find_if(opened, [&](const Opened& each) {
+  const auto found = std::ranges::find_if(opened, [&](const OpenProcess& each) {
     return each.pid == identity.pid && each.start_time == identity.start_time;
   });
   if (found == opened.end() || --found->users > 0) return;

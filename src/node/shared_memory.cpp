@@ -83,10 +83,10 @@ struct Letter {
     }
     cmsghdr* enclosed = CMSG_FIRSTHDR(&header);
     const ucred sender{.pid = getpid(), .uid = geteuid(), .gid = getegid()};
-    enclose(enclosed, SCM_CREDENTIALS, &sender, sizeof sender);
+    attach(enclosed, SCM_CREDENTIALS, &sender, sizeof sender);
     if (file != nullptr) {
       const int value = file->get();
-      enclose(CMSG_NXTHDR(&header, enclosed), SCM_RIGHTS, &value, sizeof value);
+      attach(CMSG_NXTHDR(&header, enclosed), SCM_RIGHTS, &value, sizeof value);
     } else {
       header.msg_controllen = CMSG_SPACE(sizeof sender);
     }
@@ -110,7 +110,7 @@ struct Letter {
   }
 
  private:
-  static void enclose(cmsghdr* where, int type, const void* data, std::size_t bytes) {
+  static void attach(cmsghdr* where, int type, const void* data, std::size_t bytes) {
     where->cmsg_level = SOL_SOCKET;
     where->cmsg_type = type;
     where->cmsg_len = CMSG_LEN(bytes);

@@ -22,8 +22,7 @@ struct FittingRule {
 
 // Keeps the alternatives that always give the same bits as the first one, so that the bits do not depend on
 // what was measured.
-void keep_those_with_equal_bits(std::vector<const Expression*>& alternatives, Collective collective,
-                                Adapt adapt) {
+void keep_equal_bits(std::vector<const Expression*>& alternatives, Collective collective, Adapt adapt) {
   if (adapt == Adapt::off) alternatives.erase(alternatives.begin() + 1, alternatives.end());
   if (adapt == Adapt::any) return;
   const Expression* const first = alternatives.front();
@@ -36,16 +35,16 @@ const Machine& machine_of(const PlanBasis& basis) {
 }
 
 // Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto).
-const Expression* with_grids(Collective collective, const Expression& expression, const PlanBasis& basis,
-                             std::size_t bytes) {
+const Expression* choose_grids_in(Collective collective, const Expression& expression, const PlanBasis& basis,
+                                  std::size_t bytes) {
   if (!has_automatic_grid(expression)) return &expression;
-  const Expression found = with_grids(expression, machine_of(basis), basis.placement, bytes);
+  const Expression found = choose_grids_in(expression, machine_of(basis), basis.placement, bytes);
   return interned_expression(collective, found.text());
 }
 
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
 std::string why_unsuitable(Collective collective, const Expression& expression, const PlanBasis& basis) {
-  std::string reason = with_grids(collective, expression, basis, 1)->unsuitable(basis.placement);
+  std::string reason = choose_grids_in(collective, expression, basis, 1)->unsuitable(basis.placement);
   if (reason.empty() && basis.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
     reason = "needs an MPI";
   if (reason.empty() && basis.offer != nullptr)
@@ -65,7 +64,7 @@ std::vector<FittingRule> fitting_rules(Collective collective, const PlanBasis& b
           rule.alternatives, std::back_inserter(fitting.alternatives),
           [&](const Expression* each) { return why_unsuitable(collective, *each, basis).empty(); });
       if (fitting.alternatives.empty()) continue;
-      keep_those_with_equal_bits(fitting.alternatives, collective, basis.adapt);
+      keep_equal_bits(fitting.alternatives, collective, basis.adapt);
       found.push_back(std::move(fitting));
     }
   }
@@ -91,7 +90,7 @@ class RowsOfPlan {
       row.bytes = {next_, most};
       row.reason = reason;
       row.origin = origin;
-      for (const Expression* each : in_row(alternatives, row)) {
+      for (const Expression* each : alternatives_with_grids(alternatives, row)) {
         row.alternatives.push_back(alternative_of(*each, row.bytes));
         if (row.alternatives.back().form != RowForm::task) continue;
         const ElementLimits elements = elements_of(*each);
@@ -111,13 +110,13 @@ class RowsOfPlan {
  private:
   // Returns the alternatives with their grids. Shortens the row to the lengths that have the same grids, and
   // says in its reason where they come from.
-  [[nodiscard]] std::vector<const Expression*> in_row(std::vector<const Expression*> alternatives,
-                                                      PlanRow& row) const {
+  [[nodiscard]] std::vector<const Expression*> alternatives_with_grids(
+      std::vector<const Expression*> alternatives, PlanRow& row) const {
     bool has_grids = false;
     for (const Expression*& each : alternatives) {
       if (!has_automatic_grid(*each)) continue;
       row.bytes.most = end_of_grids(*each, machine_of(basis_), placement_, row.bytes.least, row.bytes.most);
-      each = with_grids(collective_, *each, basis_, typical_length(row.bytes.least));
+      each = choose_grids_in(collective_, *each, basis_, typical_length(row.bytes.least));
       has_grids = true;
     }
     if (!has_grids) return alternatives;
@@ -273,7 +272,7 @@ const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
   return is_wide ? without_host : native;
 }
 
-std::vector<const Expression*> Plan::named() const {
+std::vector<const Expression*> Plan::native_names() const {
   std::vector<const Expression*> found;
   for (const PlanRow& row : rows) {
     for (const Alternative& each : row.alternatives) {
@@ -310,7 +309,7 @@ bool give_equal_bits(Collective collective, const Expression& first, const Expre
   return !first.operand_order().empty() && other.operand_order() == first.operand_order();
 }
 
-bool tell_calls_apart(const PlanBasis& basis, Collective collective) {
+bool depend_on_form(const PlanBasis& basis, Collective collective) {
   const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
   return basis.fixed == nullptr && std::ranges::any_of(basis.rules, [&](const Rules* rules) {
            return rules != nullptr && std::ranges::any_of(rules->rules, tells);

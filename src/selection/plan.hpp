@@ -109,7 +109,7 @@ struct Plan {
   [[nodiscard]] const PlanRow& row_for(std::size_t bytes, std::size_t width) const;
   // Returns every native(NAME) expression among the alternatives, in the order of the rows and without
   // duplicates.
-  [[nodiscard]] std::vector<const Expression*> named() const;
+  [[nodiscard]] std::vector<const Expression*> native_names() const;
   // Returns what the rows need, all of them together.
   [[nodiscard]] Means needs() const;
 };
@@ -160,7 +160,7 @@ struct PlanBasis {
 [[nodiscard]] bool give_equal_bits(Collective collective, const Expression& first, const Expression& other);
 
 // Returns true if a rule tells blocking calls of the collective from those that only begin something.
-[[nodiscard]] bool tell_calls_apart(const PlanBasis& basis, Collective collective);
+[[nodiscard]] bool depend_on_form(const PlanBasis& basis, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
 // the communicator is skipped. If a fixed choice cannot run there, the plan is native.

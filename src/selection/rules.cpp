@@ -123,7 +123,7 @@ ByteRange range_of_bytes(std::string_view text) {
 }
 
 // Returns " (did you mean 'x'?)", or an empty text if no known name is similar.
-std::string meant(std::string_view text, const std::vector<std::string_view>& known) {
+std::string did_you_mean(std::string_view text, const std::vector<std::string_view>& known) {
   const std::string_view similar = text.size() < 64 ? most_similar(text, known) : std::string_view();
   return similar.empty() ? "" : " (did you mean '" + std::string(similar) + "'?)";
 }
@@ -152,13 +152,13 @@ CallsOfRule calls_of(std::string_view text) {
       "a collective that offbeat serves, with an i before it for its non-blocking calls, or *: ";
   for (const std::string_view name : names)
     expected += (name == names.front() ? "" : ", ") + std::string(name);
-  fail(text, meant(text, names), expected);
+  fail(text, did_you_mean(text, names), expected);
 }
 
 std::optional<HostMpi> host_of(std::string_view text) {
   if (text == "*") return std::nullopt;
   if (const std::optional<HostMpi> host = host_named(text)) return host;
-  fail(text, meant(text, {host_names.begin(), host_names.end()}), "openmpi, mpich, intel, other or *");
+  fail(text, did_you_mean(text, {host_names.begin(), host_names.end()}), "openmpi, mpich, intel, other or *");
 }
 
 // Parses the last field of a rule. `column` is the column in which the field begins, counted from 1.

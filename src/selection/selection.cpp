@@ -54,12 +54,12 @@ const HostOffer* Selection::offer() const {
 
 void Selection::start_with(Collective collective, std::string_view expression, std::string_view origin) {
   choose_always(collective, expression, origin);
-  OfCollective& mine = of_[index_of(collective)];
+  FixedChoices& mine = of_[index_of(collective)];
   mine.at_start = mine.always.load(std::memory_order_relaxed);
 }
 
 void Selection::choose_always(Collective collective, std::string_view expression, std::string_view origin) {
-  OfCollective& mine = of_[index_of(collective)];
+  FixedChoices& mine = of_[index_of(collective)];
   const FixedChoice* choice = mine.at_start;
   if (!expression.empty()) {
     FixedChoice chosen{interned_expression(collective, expression), std::string(origin)};
@@ -90,7 +90,7 @@ Plans Selection::plans(const Placement& placement, bool has_choices) const {
     const Collective collective = collective_at(k);
     PlanBasis of_calls = basis(collective, placement, has_choices);
     plans.by_collective[k] = make_plan(collective, of_calls);
-    if (!tell_calls_apart(of_calls, collective)) continue;
+    if (!depend_on_form(of_calls, collective)) continue;
     of_calls.calls = CallForm::nonblocking;
     plans.nonblocking[k] = make_plan(collective, of_calls);
   }

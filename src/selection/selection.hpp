@@ -41,7 +41,7 @@ class Selection {
   // Sets the function that finds out what native(NAME) can name under this host. plans() calls it once a rule
   // or a choice names something, with MPI running. Only valid before the first call.
   using Offer = const HostOffer& (*)();
-  void ask_for_offer(Offer offer) { offer_ = offer; }
+  void set_offer_function(Offer offer) { offer_ = offer; }
   // Returns true if a rule or a choice has named an algorithm of the host.
   [[nodiscard]] bool names_host_algorithms() const {
     return names_host_algorithms_.load(std::memory_order_acquire);
@@ -86,7 +86,7 @@ class Selection {
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  struct OfCollective {
+  struct FixedChoices {
     std::atomic<const FixedChoice*> always{nullptr};
     const FixedChoice* at_start = nullptr;  // null: the rules decide
   };
@@ -101,7 +101,7 @@ class Selection {
   std::atomic<bool> names_host_algorithms_{built_in_rules().name_host_algorithms()};
   Rules users_;
   std::optional<Machine> machine_;  // empty: the built-in one
-  std::array<OfCollective, collectives.size()> of_;
+  std::array<FixedChoices, collectives.size()> of_;
   std::mutex mutex_;
   std::set<FixedChoice> ever_chosen_;  // never shrinks, because plan() reads `always` without the lock
   Plans native_;

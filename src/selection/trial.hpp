@@ -45,7 +45,7 @@ class Trial {
 
   // Counts the next call if nothing but that has to be done. Otherwise returns false, and count_call() must
   // follow.
-  [[nodiscard]] bool passes() {
+  [[nodiscard]] bool try_count_call() {
     if (is_open_ || calls_left_ == 1) return false;
     --calls_left_;
     return true;

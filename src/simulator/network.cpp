@@ -142,7 +142,7 @@ void Simulator::clear_to_send(SimulatedMessage& message) {
   transmit(message);
 }
 
-SharedPort* Simulator::shared_by(const SimulatedMessage& message) {
+SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
   std::vector<SharedPort>& ports = message.stays ? memories_ : ways_out_;
   return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
 }
@@ -156,7 +156,7 @@ double Simulator::transmit(SimulatedMessage& message) {
   message.left_rank = out.pass(now_, message.seconds);
   out.free += network_.message(message.stays).send_gap;
   // Others may reach the node's port first.
-  if (start > now_ && (shared_by(message) != nullptr || waits_for_card(message))) {
+  if (start > now_ && (shared_port_of(message) != nullptr || waits_for_card(message))) {
     schedule(start, Kind::depart, &message, message.source);
     return unknown;
   }
@@ -176,7 +176,7 @@ double Simulator::depart(SimulatedMessage& message, double start) {
     }
   }
   double left = message.left_rank;
-  if (SharedPort* port = shared_by(message); port != nullptr) {
+  if (SharedPort* port = shared_port_of(message); port != nullptr) {
     message.leaving = true;
     use(*port, {.message = &message, .rank = message.source},
         message.stays ? 2 * bytes_on_wire(message) : bytes_on_wire(message));
@@ -253,7 +253,7 @@ void Simulator::expect(SimulatedMessage& message) {
   if (message.receiver != nullptr) schedule(message.done, Kind::land, &message, message.destination);
 }
 
-void Simulator::land(SimulatedMessage& message) {
+void Simulator::finish_arrival(SimulatedMessage& message) {
   Transfer* sender = message.eager ? nullptr : message.sender;
   Transfer& receiver = *message.receiver;
   const int source = message.source;
@@ -265,9 +265,9 @@ void Simulator::land(SimulatedMessage& message) {
   if (const double end = std::max(receiver_sends, received); end > now_) {
     schedule(end, Kind::half, &receiver, destination);
   } else {
-    half_over(receiver, destination);
+    finish_half(receiver, destination);
   }
-  if (sender != nullptr) half_over(*sender, source);
+  if (sender != nullptr) finish_half(*sender, source);
 }
 
 void Simulator::deliver(SimulatedMessage& message) {
@@ -277,7 +277,7 @@ void Simulator::deliver(SimulatedMessage& message) {
   messages_.release(message);
 }
 
-void Simulator::half_over(Transfer& transfer, int rank) {
+void Simulator::finish_half(Transfer& transfer, int rank) {
   if (--transfer.pending > 0) return;
   if (adversary_) {
     schedule(now_, Kind::complete, &transfer, rank);

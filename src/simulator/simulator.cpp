@@ -231,9 +231,9 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       return begin(computation, event.rank, now_ + duration(computation));
     }
     case Kind::land:
-      return land(*static_cast<SimulatedMessage*>(event.subject));
+      return finish_arrival(*static_cast<SimulatedMessage*>(event.subject));
     case Kind::half:
-      return half_over(*static_cast<Transfer*>(event.subject), event.rank);
+      return finish_half(*static_cast<Transfer*>(event.subject), event.rank);
     case Kind::complete:
       return resume(static_cast<Transfer*>(event.subject)->waiter, event.rank);
     case Kind::compute: {

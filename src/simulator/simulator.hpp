@@ -285,17 +285,17 @@ class Simulator {
   void arrive(SimulatedMessage& message);
   void enter(SimulatedMessage& message);
   void expect(SimulatedMessage& message);
-  void land(SimulatedMessage& message);
+  void finish_arrival(SimulatedMessage& message);
   void deliver(SimulatedMessage& message);
   [[nodiscard]] double duration(const Computation& computation) const;
   void begin(Computation& computation, int rank, double done);
-  void half_over(Transfer& transfer, int rank);
+  void finish_half(Transfer& transfer, int rank);
   void note_wait(int waiter, double since, int other);
 
   void measure(SimulatedMessage& message) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
   // on the node, the node's memory. Returns null if no limit there can delay it.
-  [[nodiscard]] SharedPort* shared_by(const SimulatedMessage& message);
+  [[nodiscard]] SharedPort* shared_port_of(const SimulatedMessage& message);
   [[nodiscard]] bool waits_for_card(const SimulatedMessage& message) const {
     return !message.stays && network_.node_gap > 0;
   }

@@ -30,7 +30,7 @@ struct Clock {
   double residual;
 };
 
-[[nodiscard]] inline Clock stored(const clock::Model& model) {
+[[nodiscard]] inline Clock to_stored_clock(const clock::Model& model) {
   constexpr double most = std::numeric_limits<std::uint32_t>::max();
   return {static_cast<std::uint32_t>(model.source),
           static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),

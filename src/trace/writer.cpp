@@ -101,7 +101,7 @@ bool Writer::grow() {
   return false;
 }
 
-bool Writer::slide() {
+bool Writer::move_window() {
   const std::uint64_t offset = offset_of(slots_);
   const std::size_t bytes = window_end_behind(offset) - offset;
   auto* memory = static_cast<std::byte*>(map(file_, offset, bytes));
@@ -123,7 +123,7 @@ bool Writer::reserve(std::uint64_t slots) {
   while (offset_of(slots_ + slots) > file_bytes_) {
     if (!grow()) return false;
   }
-  return position_ != window_end_ || slide();
+  return position_ != window_end_ || move_window();
 }
 
 bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> rest) {
@@ -132,7 +132,7 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
   if (!reserve(slots)) return false;
   const std::uint64_t first = slots_;
   for (std::size_t done = 0; done < bytes; done += slot_bytes) {
-    if (position_ == window_end_ && !slide()) {
+    if (position_ == window_end_ && !move_window()) {
       // No further window could be mapped, in the middle of this record. It stays unpublished, and no record
       // follows it.
       slots_ = first;

@@ -64,7 +64,7 @@ class Writer {
  private:
   bool reserve(std::uint64_t slots);
   bool grow();
-  bool slide();
+  bool move_window();
   void unmap();
   // Returns where the window that contains `offset` ends. Windows end at multiples of their size in the file,
   // so a file system can use a large folio for them.

@@ -240,7 +240,8 @@ TEST(AutomaticGrid, StopsWhereItsRuleDoes) {
 TEST(AutomaticGrid, AsAPartHasTheRanksAndBytesOfThePart) {
   const Machine machine = parse_machine("my.toml", small_machine);
   const auto resolved = [&](const char* text, const Placement& placement, std::size_t bytes) {
-    return with_grids(*interned_expression(Collective::allreduce, text), machine, placement, bytes).text();
+    return choose_grids_in(*interned_expression(Collective::allreduce, text), machine, placement, bytes)
+        .text();
   };
   const Placement nodes{.ranks = 64, .nodes = 64};
   const Placement many{.ranks = 64 * 4, .nodes = 64, .board = true};

@@ -158,7 +158,7 @@ class OnTheBoard : public testing::TestWithParam<std::tuple<std::string, int>> {
                     expression.lanes());
 
       for (std::size_t k = 0; k < messages.size(); ++k) {
-        if (!expression.every_run()) references[k].clear();
+        if (!expression.same_bits_every_run()) references[k].clear();
         ASSERT_EQ(messages[k].problem(references[k]), "");
       }
     }
@@ -318,7 +318,7 @@ class World final : public BoardInSimulation {
       self.history = self.next_deed = 0;
     }
     for (std::size_t k = 0; k < steps_.size(); ++k) {
-      if (!steps_[k].expression.every_run()) references_[k].clear();
+      if (!steps_[k].expression.same_bits_every_run()) references_[k].clear();
     }
   }
 
@@ -371,7 +371,7 @@ class World final : public BoardInSimulation {
     }
     // Where the bits are those of the arrival order, what was the first to get them is part of the state.
     for (; ended < steps_.size(); ++ended) {
-      if (steps_[ended].expression.every_run()) continue;
+      if (steps_[ended].expression.same_bits_every_run()) continue;
       for (const std::vector<Bits>& reference : references_[ended]) {
         for (const Bits bits : reference) mix(result, bits);
       }
@@ -663,7 +663,7 @@ Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
   for (broadcast.root = 0; broadcast.root < net.size; ++broadcast.root) {
     for (std::size_t k = 0; k < call.input.count; ++k) {
       const Vector element = mine.vector().slice(k, 1);
-      co_await in_rounds(net, broadcast.with(element, theirs.vector()), 1, broadcast_round);
+      co_await run_in_rounds(net, broadcast.with(element, theirs.vector()), 1, broadcast_round);
       const ConstVector got =
           broadcast.root == net.rank ? ConstVector(element) : ConstVector(theirs.vector());
       const Vector result = call.output.slice(k, 1);
@@ -962,7 +962,7 @@ class EveryInterleavingOfCallsAmongMany : public EveryInterleavingAmongMany {
 // Long ones: passed on from window to window.
 
 Task relayed_allreduce(Endpoint net, Call call, const Expression&) {
-  return in_rounds(net, call, 1, [](const BoardRound& round) {
+  return run_in_rounds(net, call, 1, [](const BoardRound& round) {
     return contribute_and_relay(round, allreduce_algorithms::arrival_tree.node_phase);
   });
 }

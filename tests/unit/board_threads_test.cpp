@@ -140,7 +140,7 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
       const Call args{
           Collective::allreduce, {vector.data(), count, width}, {vector.data(), count, width}, &nothing};
       for (const int at_once : {1, 2, 3}) {
-        Task task = in_rounds(net, args, at_once, look);
+        Task task = run_in_rounds(net, args, at_once, look);
         task.start();
         ASSERT_TRUE(task.done());
         task.rethrow_if_failed();

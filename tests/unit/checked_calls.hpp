@@ -408,7 +408,7 @@ inline Expression expression_on_board(Collective collective) {
 
 // Whether a call with this algorithm can be in place. On the board an alltoall puts each part of a block
 // before it takes one; by messages its input is copied first (copy_input_if_needed in
-// mpi/interpose/at_once.hpp).
+// mpi/interpose/blocking_carrier.hpp).
 inline bool works_in_place(Collective collective, const Expression& expression) {
   return collective != Collective::alltoall || expression.algorithm->needs.board == OnBoard::one_node;
 }

@@ -72,7 +72,7 @@ TEST_P(DeviceCopiesTest, TheFirstPartIsUsedWhileOthersAreOnTheirWay) {
   copies.bring({there, size, 1}, {window->data(), size, 1});
   EXPECT_EQ(calls(STUB_READ), 8);
   Computation first = copy(window->data(), there, 65536);
-  ASSERT_TRUE(copies.concern(first));
+  ASSERT_TRUE(copies.uses_device_parts(first));
   finish(copies, first);
   const auto first_took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(std::memcmp(window->data(), expected.data(), 65536), 0);

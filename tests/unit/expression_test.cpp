@@ -25,7 +25,7 @@ TEST(Expression, TheHostTakesVectorsInSegments) {
     const Expression expression = parse_expression(collective, "pipeline(4, native)");
     EXPECT_TRUE(expression.runs_on_host());
     EXPECT_FALSE(expression.is_native());
-    EXPECT_FALSE(expression.every_run());
+    EXPECT_FALSE(expression.same_bits_every_run());
     EXPECT_EQ(expression.unsuitable({.ranks = 2}), "");
   }
   for (const Collective collective : {Collective::allgather, Collective::reduce_scatter})
@@ -289,16 +289,16 @@ TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
 }
 
 TEST(Expression, RepeatsItsBitsOnEveryRunIfAllItsPartsDo) {
-  const auto every_run = [](std::string_view text) {
-    return parse_expression(Collective::allreduce, text).every_run();
+  const auto same_bits_every_run = [](std::string_view text) {
+    return parse_expression(Collective::allreduce, text).same_bits_every_run();
   };
   for (const char* text : {"ring", "arrival_tree", "pipeline(4, grid(2x2, ring, linear))",
                            "hierarchy(arrival_tree, pipeline(2, ring))", "lanes(arrival_tree, ring)"}) {
-    EXPECT_TRUE(every_run(text)) << text;
+    EXPECT_TRUE(same_bits_every_run(text)) << text;
   }
   for (const char* text : {"native", "arrival_leader", "arrival_chain", "hierarchy(arrival_leader, ring)",
                            "hierarchy(arrival_chain, pipeline(2, ring))", "lanes(arrival_leader, ring)"}) {
-    EXPECT_FALSE(every_run(text)) << text;
+    EXPECT_FALSE(same_bits_every_run(text)) << text;
   }
 }
 

@@ -65,7 +65,7 @@ TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
   EXPECT_EQ(plan.rows[0].form, RowForm::by_name);
   EXPECT_EQ(plan.rows[0].needs, Means::by_name);
   EXPECT_EQ(plan.rows[0].origin, "a:2");
-  EXPECT_EQ(plan.named(), std::vector<const Expression*>{plan.rows[0].expression});
+  EXPECT_EQ(plan.native_names(), std::vector<const Expression*>{plan.rows[0].expression});
 }
 
 TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
@@ -74,7 +74,7 @@ TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
   ASSERT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.rows[0].expression->text(), "dissemination");
   EXPECT_EQ(plan.rows[0].alternatives.size(), 2U);
-  EXPECT_EQ(plan.named().size(), 1U);
+  EXPECT_EQ(plan.native_names().size(), 1U);
 }
 
 TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
@@ -122,7 +122,7 @@ const HostOffer& count_offer() {
 
 TEST(HostAlgorithms, TheHostIsAskedOnlyOnceSomethingIsNamed) {
   Selection selection(HostMpi::open_mpi);
-  selection.ask_for_offer(count_offer);
+  selection.set_offer_function(count_offer);
   asked = 0;
   EXPECT_EQ(selection.plan(Collective::barrier, {.ranks = 4, .nodes = 4}).needs().contain(Means::by_name),
             false);

@@ -81,7 +81,7 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
     for (const Plan& plan : selection.plans(placement).by_collective) {
       for (const PlanRow& row : plan.rows) {
         for (const Alternative& each : row.alternatives)
-          EXPECT_TRUE(each.expression->is_native() || each.expression->every_run())
+          EXPECT_TRUE(each.expression->is_native() || each.expression->same_bits_every_run())
               << each.expression->text();
       }
     }

@@ -47,8 +47,8 @@ TEST(Cores, AreSharedWhenTwoRanksArePinnedToOneThoughThereAreMore) {
 }
 
 TEST(Cores, TogetherAreThoseOfAny) {
-  EXPECT_EQ(together(std::vector{cores({0, 1}), cores({1, 70}), cores({0})}).count(), 3);
-  EXPECT_EQ(together({}).count(), 0);
+  EXPECT_EQ(union_of(std::vector{cores({0, 1}), cores({1, 70}), cores({0})}).count(), 3);
+  EXPECT_EQ(union_of({}).count(), 0);
 }
 
 TEST(Cores, OfThisProcessAreSome) {
@@ -377,7 +377,7 @@ TEST(HostTurn, IsDueWhenTheClockHasJumpedBack) {
 bool moved(TurnBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
   burst.restart();
   for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_s : usual_s);
-  return burst.moved();
+  return burst.moved_messages();
 }
 
 TEST(TurnBurst, TellsWorkByTheTimeThatItTakes) {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace allgather_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::allgather>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::allgather>();
 
 constexpr const Algorithm* algorithms[] = {&native,
                                            &arrival_direct,

@@ -16,7 +16,7 @@
 namespace offbeat::allgather_algorithms {
 namespace {
 
-Task in_pairs(Endpoint net, Call call, const Expression&) {
+Task exchange_in_pairs(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   const int pairs = p / 2;
   const int side = net.rank % 2 == 0 ? 1 : -1;  // the direction of this rank's partner in its pair
@@ -41,7 +41,7 @@ Task in_pairs(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  return net.size % 2 == 0 ? in_pairs(net, call, self) : ring.run(net, call, self);
+  return net.size % 2 == 0 ? exchange_in_pairs(net, call, self) : ring.run(net, call, self);
 }
 
 }  // namespace

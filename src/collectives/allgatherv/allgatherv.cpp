@@ -8,7 +8,7 @@
 namespace offbeat {
 namespace {
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::allgatherv>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::allgatherv>();
 
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &allgather_algorithms::ring,
                                            &alltoall_algorithms::linear, &hierarchies::allgather};

@@ -13,21 +13,23 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 // Returns the word that names the rank at this place in the order of arrival.
-Board::Word& came_at(const BoardRound& round, int position) {
+Board::Word& arrival_word(const BoardRound& round, int position) {
   return round.board.round_word(round.number, 1 + position);
 }
 // Returns the word that says that the partial result of all ranks up to `rank` is on the board.
-Board::Word& passed_on(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
+Board::Word& partial_result_word(const Board::Step& step, int rank) {
+  return BoardRound::node_phase_word(step, rank);
+}
 
-Task contribute(const BoardRound& round, Uncollected*) {
+Task contribute(const BoardRound& round, UncollectedResults*) {
   const Endpoint& net = round.net;
   Board& board = round.board;
   const int position = co_await board.arrive(board.round_word(round.number, 0));
-  co_await board.announce(came_at(round, position), round.mark());
+  co_await board.announce(arrival_word(round, position), round.mark());
 
   int before = net.rank;
   if (position > 0) {
-    const Board::Word& word = came_at(round, position - 1);
+    const Board::Word& word = arrival_word(round, position - 1);
     Patience::Wait wait(board.patience);
     const auto has_come = [&] { return round.is_marked(word); };
     while (!has_come()) co_await board.pause(wait, has_come);
@@ -36,17 +38,18 @@ Task contribute(const BoardRound& round, Uncollected*) {
   const bool last = position == net.size - 1;
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Step step = round.step(chunk);
-    const Vector mine = round.on_board(net.rank, chunk);
+    const Vector mine = round.chunk_on_board(net.rank, chunk);
     const ConstVector input = round.of(round.call.input, chunk);
     if (position == 0) {
       co_await net.put(mine, input);
     } else {
       Patience::Wait wait(board.patience);
-      const auto is_there = [&] { return round.is_marked(passed_on(step, before)); };
+      const auto is_there = [&] { return round.is_marked(partial_result_word(step, before)); };
       while (!is_there()) co_await board.pause(wait, is_there);
-      co_await net.reduce(*round.call.op, mine, round.on_board(before, chunk), input);
+      co_await net.reduce(*round.call.op, mine, round.chunk_on_board(before, chunk), input);
     }
-    co_await board.announce(last ? BoardRound::result(step) : passed_on(step, net.rank), round.mark());
+    co_await board.announce(last ? BoardRound::result(step) : partial_result_word(step, net.rank),
+                            round.mark());
   }
 }
 
@@ -61,7 +64,7 @@ const Algorithm arrival_chain{
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "Alizadeh et al. 2022, algorithm 2",
-    .every_run = false,
+    .same_bits_every_run = false,
     .node_phase = contribute,
     .run = run_on_one_node,
 };

@@ -13,13 +13,15 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 // Returns the word that says that the chunk of `rank` is on the board.
-Board::Word& given(const Board::Step& step, int rank) { return BoardRound::own(step, rank); }
+Board::Word& contribution_word(const Board::Step& step, int rank) {
+  return BoardRound::node_phase_word(step, rank);
+}
 
 constexpr std::size_t most_operands = Computation::most_operands;
 
 // Combines whatever chunks are there, of any rank. So a late rank does not keep the leader from the chunks of
 // the others.
-Task lead(const BoardRound& round) {
+Task combine_as_leader(const BoardRound& round) {
   const Endpoint& net = round.net;
   const auto ranks = static_cast<std::size_t>(net.size);
   // How many chunks of each rank are combined, and how many ranks are in each chunk.
@@ -35,14 +37,15 @@ Task lead(const BoardRound& round) {
     for (bool found = false; !found;) {
       for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
         const Board::Step step = round.step(chunk);
-        const Vector sum = round.on_board(net.rank, chunk);
+        const Vector sum = round.chunk_on_board(net.rank, chunk);
         const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.call.input, chunk) : ConstVector(sum);
         std::array<const void*, most_operands> operands{start.data};
         std::size_t ready = 1;
         for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
           const auto index = static_cast<std::size_t>(rank);
-          if (rank == net.rank || combined[index] != chunk || !round.is_marked(given(step, rank))) continue;
-          operands[ready++] = round.on_board(rank, chunk).data;
+          if (rank == net.rank || combined[index] != chunk || !round.is_marked(contribution_word(step, rank)))
+            continue;
+          operands[ready++] = round.chunk_on_board(rank, chunk).data;
           ++combined[index];
         }
         if (ready == 1) continue;
@@ -58,13 +61,13 @@ Task lead(const BoardRound& round) {
   }
 }
 
-Task contribute(const BoardRound& round, Uncollected*) {
+Task contribute(const BoardRound& round, UncollectedResults*) {
   if (co_await round.board.arrive(round.board.round_word(round.number, 0)) == 0) {
-    co_await lead(round);
+    co_await combine_as_leader(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-      co_await round.net.put(round.on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
-      co_await round.board.announce(given(round.step(chunk), round.net.rank), round.mark());
+      co_await round.net.put(round.chunk_on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
+      co_await round.board.announce(contribution_word(round.step(chunk), round.net.rank), round.mark());
     }
   }
 }
@@ -79,7 +82,7 @@ const Algorithm arrival_leader{
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "Alizadeh et al. 2022, algorithm 1",
-    .every_run = false,
+    .same_bits_every_run = false,
     .node_phase = contribute,
     .run = run_on_one_node,
 };

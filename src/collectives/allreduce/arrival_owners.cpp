@@ -37,10 +37,10 @@ constexpr std::size_t shortest_piece = std::size_t{4} << 10;
 constexpr std::size_t most_watchers = 16;  // every rank copies the last piece of each watcher
 
 // Counts the steps of one coroutine. Other coroutines of the same rank wait for a count.
-class Progressed {
+class StepCount {
  public:
   struct Until {
-    Progressed& of;
+    StepCount& of;
     std::size_t count;
     std::coroutine_handle<> waiter{};
     [[nodiscard]] bool await_ready() const { return of.count_ >= count; }
@@ -153,7 +153,7 @@ struct State {
   int size;
   pool::List<int> owners;
   pool::List<int> owned_by;         // for each rank: the number of its block; -1: it owns none
-  pool::List<Progressed> sent;      // for each owner: how many pieces were sent to it
+  pool::List<StepCount> sent;       // for each owner: how many pieces were sent to it
   pool::List<double> first;         // for each rank: when its first piece came
   pool::List<int> seen_late;        // for each rank: how many owners noted that it was late
   pool::List<std::uint64_t> notes;  // bit k % 64 of element k / 64: rank k was late; empty: no prediction
@@ -166,7 +166,7 @@ struct State {
   const Scratch* last_piece = nullptr;     // the notes, followed by the last piece of the result
   pool::List<char> halves_there;           // for each combination of each piece: one operand is there
   pool::List<char> is_final;
-  Progressed results;  // counts the final pieces, from the first one on
+  StepCount results;  // counts the final pieces, from the first one on
 
   [[nodiscard]] Vector contribution(int of, std::size_t piece) const {
     const std::size_t length = block(call.output, rank).count;

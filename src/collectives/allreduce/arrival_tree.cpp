@@ -35,7 +35,9 @@ namespace {
 
 // The first of two neighbouring groups to be ready leaves its mark here, and the second one finds it. The
 // first rank of the right group, 1 <= split < ranks, names the pair.
-Board::Word& meeting_of(const Board::Step& step, int split) { return BoardRound::own(step, split); }
+Board::Word& meeting_of(const Board::Step& step, int split) {
+  return BoardRound::node_phase_word(step, split);
+}
 
 class Small {
  public:
@@ -77,7 +79,7 @@ class Small {
 };
 
 // Returns the rank that this one meets first, or this rank itself if there is none.
-int next_to(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); }
+int first_partner(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); }
 
 // Climbs from this rank's leaf towards the root, chunk by chunk. The rank collects the partial results that
 // it meets. It combines them in one pass, when another rank needs the sum or all of them are there. So the
@@ -89,11 +91,11 @@ int next_to(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); 
 // In a reduce only the root needs the result. So the root prefers to come second and to combine into its
 // output. It begins at its neighbour's first chunk and, if the neighbour has begun, waits for the neighbour's
 // data.
-Task contribute(const BoardRound& round, Uncollected* results) {
+Task contribute(const BoardRound& round, UncollectedResults* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
   const bool is_root = results != nullptr && facts(round.call.collective).has_root;  // of a reduce
-  const std::size_t first_chunk = round.first_chunk(is_root ? next_to(net) : net.rank);
+  const std::size_t first_chunk = round.first_chunk(is_root ? first_partner(net) : net.rank);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (first_chunk + k) % round.chunks;
     const Board::Step step = round.step(chunk);
@@ -115,10 +117,10 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       }
       const bool is_first = first.round != round.number;
       if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
-        partial.destination = round.on_board(place, chunk);
+        partial.destination = round.chunk_on_board(place, chunk);
         partial.to_shared = true;
         co_await partial;
-        partial = begin_with(round.on_board(place, chunk));
+        partial = begin_with(round.chunk_on_board(place, chunk));
         stands = true;
       }
       if (is_first) {
@@ -126,7 +128,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
         comes_second = first.round == round.number;
         if (!comes_second) break;  // the neighbour comes second, and combines
       }
-      const ConstVector theirs = round.on_board(first.holder, chunk);
+      const ConstVector theirs = round.chunk_on_board(first.holder, chunk);
       co_await round.board.fetch(first.holder, theirs.data, BoardShape::line + theirs.bytes());
       partial.add(theirs.data, neighbour < net.rank);
       place = first.holder;
@@ -142,7 +144,7 @@ Task contribute(const BoardRound& round, Uncollected* results) {
       co_await partial;
       continue;
     }
-    partial.destination = round.on_board(place, chunk);
+    partial.destination = round.chunk_on_board(place, chunk);
     // This rank's own copy is made now, while no other rank asks for these lines.
     if (results != nullptr) partial.second = round.of(round.call.output, chunk);
     co_await partial;

@@ -12,8 +12,8 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
-  co_await reduce_to_first::binomial(net, call);
-  co_await bcast_from_first::binomial(net, call);
+  co_await reduce_to_rank_0::binomial(net, call);
+  co_await bcast_from_rank_0::binomial(net, call);
 }
 
 }  // namespace

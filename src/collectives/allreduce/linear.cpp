@@ -13,8 +13,8 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
-  co_await reduce_to_first::linear(net, call);
-  co_await bcast_from_first::linear(net, call);
+  co_await reduce_to_rank_0::linear(net, call);
+  co_await bcast_from_rank_0::linear(net, call);
 }
 
 }  // namespace

@@ -47,12 +47,12 @@ struct View {
 };
 
 // Gives all ranks of the node what its members received. Block k of `all` is what member k received.
-Task share(Endpoint node, ConstVector received, Vector all, int blocks, std::size_t count) {
-  const ListedBlocks of_members(node.size, [&](int member) { return member < blocks ? count : 0; });
+Task share_on_node(Endpoint node, ConstVector received, Vector all, int blocks, std::size_t count) {
+  const ListedBlocks member_blocks(node.size, [&](int member) { return member < blocks ? count : 0; });
   Call call{Collective::allgatherv};
   call.input = received;
   call.output = all;
-  call.output_blocks = of_members.list();
+  call.output_blocks = member_blocks.list();
   co_await within_node(node, call);
 }
 
@@ -72,7 +72,7 @@ Task step_on_board(Endpoint net, Call call, const View& view, RadixStep step, in
   }
   const Vector all = memory.vector();
   const Endpoint node = on_node(net);
-  co_await share(node, received, all, step.radix - 1, count);
+  co_await share_on_node(node, received, all, step.radix - 1, count);
   co_await combine_in_order(net, *call.op, call.output, step.radix, from_node.vector(), [&](int other) {
     const auto place = static_cast<std::size_t>(number_of_other(member, other));
     return other == member ? mine.data : all.slice(place * count, count).data;
@@ -100,7 +100,7 @@ Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step,
 }
 
 // Runs all steps. Only the first node of each group takes part.
-Task among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
+Task run_among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
   const int number = view.groups.group_of(view.node);
   const auto one = net.board() != nullptr ? step_on_board : step_by_messages;
   for (int k = 0; k < radices.steps(); ++k) {
@@ -126,7 +126,7 @@ Task between_nodes(Endpoint net, Call call, const View& view, const Radices& rad
       mine = call.output;
     }
   }
-  co_await among_nodes(net, call, view, radices, mine);
+  co_await run_among_nodes(net, call, view, radices, mine);
   for (int k = 1; k < members; ++k) {
     for (int j = view.member; j < view.all.size(leader + k); j += view.size)
       co_await net.send(view.all.rank(leader + k, j), call.output);

@@ -22,7 +22,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  return folded_to_power_of_two(net, call, self, power_of_two);
+  return run_folded_to_power_of_two(net, call, self, power_of_two);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
   co_await net.exchange(to, mine, from, theirs);
 }
 
-Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
+Task run_without_surplus(Endpoint net, Call call, const Expression& self) {
   const Radices radices(net.size, self.radix);
   const std::size_t count = call.input.count;
   const Scratch memory = net.scratch(radices.most_others() * count, call.input.width);
@@ -49,8 +49,8 @@ Task among_those_that_fit(Endpoint net, Call call, const Expression& self) {
 
 Task run(Endpoint net, Call call, const Expression& self) {
   const int core = Radices(net.size, self.radix).product();
-  return core == net.size ? among_those_that_fit(net, call, self)
-                          : folded(net, call, self, core, among_those_that_fit);
+  return core == net.size ? run_without_surplus(net, call, self)
+                          : run_folded(net, call, self, core, run_without_surplus);
 }
 
 constexpr Parameter parameters[] = {Parameter::radix};

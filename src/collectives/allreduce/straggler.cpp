@@ -78,7 +78,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 
 Task run(Endpoint net, Call call, const Expression& self) {
   const Endpoint turned = late_rank_last(net, self);
-  co_await folded_to_power_of_two(turned, call, self, power_of_two);
+  co_await run_folded_to_power_of_two(turned, call, self, power_of_two);
 }
 
 constexpr Parameter parameters[] = {Parameter::late_rank};

@@ -10,7 +10,7 @@ namespace {
 
 using namespace alltoall_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::alltoall>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::alltoall>();
 
 constexpr const Algorithm* algorithms[] = {&native,   &arrival_direct, &bruck,
                                            &pairwise, &linear,         &hierarchies::alltoall};

@@ -9,7 +9,7 @@ namespace {
 
 using namespace alltoall_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::alltoallv>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::alltoallv>();
 
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &pairwise, &linear,
                                            &hierarchies::alltoall};

@@ -10,7 +10,7 @@ namespace {
 
 using namespace bcast_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::bcast>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::bcast>();
 
 constexpr const Algorithm* algorithms[] = {
     &native, &arrival_direct,        &binomial,           &scatter_allgather, &chain,

@@ -5,7 +5,7 @@
 #include "collectives/repertoire.hpp"
 
 // These broadcast `output` from rank 0.
-namespace offbeat::bcast_from_first {
+namespace offbeat::bcast_from_rank_0 {
 
 // Rank 0 sends to every other rank in turn: (p-1)(a + nb).
 [[nodiscard]] Task linear(Endpoint net, Call call);
@@ -13,7 +13,7 @@ namespace offbeat::bcast_from_first {
 // A binomial tree: ceil(log2 p) (a + nb).
 [[nodiscard]] Task binomial(Endpoint net, Call call);
 
-}  // namespace offbeat::bcast_from_first
+}  // namespace offbeat::bcast_from_rank_0
 
 namespace offbeat::bcast_algorithms {
 

@@ -12,7 +12,7 @@
 
 namespace offbeat {
 
-Task bcast_from_first::binomial(Endpoint net, Call call) {
+Task bcast_from_rank_0::binomial(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   if (net.rank != 0) co_await net.receive(tree.parent(net.rank), call.output);
   for (int distance = tree.reach(net.rank) / 2; distance > 0; distance /= 2) {
@@ -26,7 +26,7 @@ const Algorithm bcast_algorithms::binomial{
     .cost = "log2(q) (a + nb) + [p>q] (nb + wa), k = 1",
     .serves = {Collective::bcast},
     .source = "Thakur, Rabenseifner and Gropp 2005",
-    .run = for_any_root<bcast_from_first::binomial>,
+    .run = for_any_root<bcast_from_rank_0::binomial>,
 };
 
 }  // namespace offbeat

@@ -13,7 +13,7 @@
 namespace offbeat::bcast_algorithms {
 namespace {
 
-Task from_first(Endpoint net, Call call) {
+Task run_from_rank_0(Endpoint net, Call call) {
   if (net.rank > 0) co_await net.receive(net.rank - 1, call.output);
   if (net.rank + 1 < net.size) co_await net.send(net.rank + 1, call.output);
 }
@@ -26,7 +26,7 @@ const Algorithm chain{
     .cost = "(p-1)(a + nb), u = nb, k = 1",
     .serves = {Collective::bcast},
     .source = "Open MPI's broadcast by chain",
-    .run = for_any_root<from_first>,
+    .run = for_any_root<run_from_rank_0>,
 };
 
 }  // namespace offbeat::bcast_algorithms

@@ -8,7 +8,7 @@
 
 namespace offbeat {
 
-Task bcast_from_first::linear(Endpoint net, Call call) {
+Task bcast_from_rank_0::linear(Endpoint net, Call call) {
   if (net.rank != 0) {
     co_await net.receive(0, call.output);
     co_return;
@@ -22,7 +22,7 @@ const Algorithm bcast_algorithms::linear{
     .cost = "a + nb + (p-2)(nb + o) + w(p-2) a, k = 1",
     .serves = {Collective::bcast},
     .source = "Open MPI's basic linear broadcast",
-    .run = for_any_root<bcast_from_first::linear>,
+    .run = for_any_root<bcast_from_rank_0::linear>,
 };
 
 }  // namespace offbeat

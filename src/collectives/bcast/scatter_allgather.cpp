@@ -18,7 +18,7 @@
 namespace offbeat::bcast_algorithms {
 namespace {
 
-Task from_first(Endpoint net, Call call) {
+Task run_from_rank_0(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   const Vector held = call.output.blocks(net.size, net.rank, tree.size(net.rank));
   if (net.rank != 0) co_await net.receive(tree.parent(net.rank), held);
@@ -35,7 +35,7 @@ const Algorithm scatter_allgather{
     .cost = "(log2(q) + w[p>q] + p-1) a + 2n(p-1)/p b",
     .serves = {Collective::bcast},
     .source = "Barnett et al. 1994 (van de Geijn)",
-    .run = for_any_root<from_first>,
+    .run = for_any_root<run_from_rank_0>,
 };
 
 }  // namespace offbeat::bcast_algorithms

@@ -40,7 +40,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     WindowRound round(net, gifts, 0, share);
     round.past_cache = past_cache;
-    co_await through_channels(round);
+    co_await run_through_channels(round);
     if (call.collective == Collective::alltoallv) co_await slots_have_come(board, call);
     co_return;
   }
@@ -57,7 +57,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
     if (gifts.gives_others()) co_await give(round);
     board.contributed(round.number);
     // This rank copies its own block now, because others may not have arrived yet.
-    if (first == 0 && gifts.gives_itself()) {
+    if (first == 0 && gifts.keeps_own_block()) {
       Computation own = net.copy(gifts.receipt(net.rank), gifts.gift(net.rank));
       own.past_cache = past_cache;
       own.at_rest = true;

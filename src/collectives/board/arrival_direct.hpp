@@ -37,7 +37,7 @@ namespace offbeat::direct {
 
 // Returns the immediate form for one collective.
 template <Collective collective>
-[[nodiscard]] constexpr const Immediate* immediate_of() {
+[[nodiscard]] constexpr const Immediate* immediate_form_of() {
   constexpr bool has_tree = collective == Collective::bcast || collective == Collective::gather ||
                             collective == Collective::scatter;
   if constexpr (collective == Collective::alltoallv) {
@@ -53,7 +53,7 @@ template <Collective collective>
 
 // Returns the algorithm arrival_direct for one collective.
 template <Collective collective>
-[[nodiscard]] constexpr Algorithm serving() {
+[[nodiscard]] constexpr Algorithm arrival_direct_of() {
   return {
       .name = "arrival_direct",
       .summary =
@@ -62,7 +62,7 @@ template <Collective collective>
       .serves = {collective},
       .needs = {.board = OnBoard::one_node},
       .source = "offbeat",
-      .immediate = immediate_of<collective>(),
+      .immediate = immediate_form_of<collective>(),
       .lease = lease,
       .run = run,
   };

@@ -11,7 +11,7 @@ Task contribute_only(const BoardRound& round, NodePhase contribute) {
 }
 
 Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
-  Uncollected results(round);
+  UncollectedResults results(round);
   co_await contribute(round, &results);
   round.board.contributed(round.number);
   while (!results.empty()) {
@@ -45,7 +45,7 @@ Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
 
 Task run_on_one_node(Endpoint net, Call call, const Expression& self) {
   const NodePhase contribute = self.algorithm->node_phase;
-  return in_rounds(net, call, net.board()->at_once, [contribute](const BoardRound& round) {
+  return run_in_rounds(net, call, net.board()->at_once, [contribute](const BoardRound& round) {
     return round.net.size > few_ranks ? contribute_and_relay(round, contribute)
                                       : contribute_and_collect(round, contribute);
   });

@@ -34,17 +34,19 @@ class BoardRound {
     const std::size_t begin = std::min(first * chunk_, call.input.count);
     return vector.slice(begin, std::min(last * chunk_, call.input.count) - begin);
   }
-  [[nodiscard]] Vector on_board(int owner, std::size_t chunk) const {
+  [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
     const Vector all{board.window(number, owner), call.input.count, call.input.width};
     return of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
-  // The words of a step. `result` is marked when the node's result of the chunk is there, and `everywhere`
-  // when the result of all nodes is there (hierarchy). The node phase uses the words `own`, one for each
-  // rank, as it likes.
+  // The words of a step. result() is marked when the node's result of the chunk is there, and global_result()
+  // when the result of all nodes is there (hierarchy). Each node phase gives its own meaning to the words
+  // node_phase_word(), one for each rank.
   [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
-  [[nodiscard]] static Board::Word& everywhere(const Board::Step& step) { return step.word(1); }
-  [[nodiscard]] static Board::Word& own(const Board::Step& step, int index) { return step.word(2 + index); }
+  [[nodiscard]] static Board::Word& global_result(const Board::Step& step) { return step.word(1); }
+  [[nodiscard]] static Board::Word& node_phase_word(const Board::Step& step, int index) {
+    return step.word(2 + index);
+  }
   [[nodiscard]] bool is_marked(const Board::Word& word) const {
     return Board::Mark(word.load(std::memory_order_acquire)).round == number;
   }
@@ -80,11 +82,11 @@ class BoardRound {
   [[nodiscard]] const Board::Word& result_of(std::size_t chunk) const { return result(step(chunk)); }
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result_of(chunk)); }
   [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
-    const Vector data = on_board(holder(result(step(chunk))), chunk);
+    const Vector data = chunk_on_board(holder(result(step(chunk))), chunk);
     return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
   }
   [[nodiscard]] Computation collect(std::size_t chunk) const {
-    Computation copy = net.copy(of(call.output, chunk), on_board(holder(result(step(chunk))), chunk));
+    Computation copy = net.copy(of(call.output, chunk), chunk_on_board(holder(result(step(chunk))), chunk));
     copy.past_cache = past_cache;
     return copy;
   }
@@ -108,9 +110,9 @@ class BoardRound {
 };
 
 // The chunks of a round whose results this rank has not collected yet.
-class Uncollected {
+class UncollectedResults {
  public:
-  explicit Uncollected(const BoardRound& round)
+  explicit UncollectedResults(const BoardRound& round)
       : round_(round),
         memory_(true, round.chunks, sizeof(bool)),
         next_(round.first_chunk()),
@@ -164,7 +166,7 @@ class Uncollected {
 // Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `at_once`, the
 // number of ranks that share the work, decides how the message is cut.
 template <class One>
-Task in_rounds(Endpoint net, Call call, int at_once, One one) {
+Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
   // Longer chunks are no faster, and they let other ranks wait longer for the last one.
   constexpr std::size_t longest_chunk = 64 * 1024;
   Board& board = *net.board();

@@ -39,7 +39,7 @@ class RoundBeginning {
   [[nodiscard]] bool advance(Waits& waits) {
     return sections_.run([&] { return all_meet_ || show_sign(waits); },
                          [&] { return waits.until([this] { return awaited_.is_free(); }); },
-                         [&] { return !waits.in_virtual_time() || read_signs(waits); });
+                         [&] { return !waits.is_virtual_time() || read_signs(waits); });
   }
 
  private:
@@ -53,7 +53,7 @@ class RoundBeginning {
   }
   template <class Waits>
   bool read_signs(Waits& waits) {
-    if (!number_.follows_apart()) return true;
+    if (!number_.previous_was_apart()) return true;
     for (int rank; (rank = awaited_.rank(signs_read_)) >= 0; ++signs_read_) {
       const Board::Word& sign = board_.signs(rank).*number_.sign;
       if (!waits.fetch(rank, [&] { return Reading{&sign, sizeof sign}; })) return false;

@@ -38,7 +38,7 @@ class ReadersBefore {
       : board_(board), number_(number), readers_(all[number.present & 1]) {}
 
   [[nodiscard]] bool is_free() const {
-    return !number_.follows_apart() ||
+    return !number_.previous_was_apart() ||
            visit([this](int rank) { return board_.began_previous(number_, rank); });
   }
   // Returns reader number `index`, counted from 0, or -1 if there is none.

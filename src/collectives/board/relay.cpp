@@ -8,11 +8,11 @@ Task Relay::announce(std::size_t chunk) const {
 }
 
 Task Relay::take(std::size_t chunk, int holder) const {
-  const ConstVector theirs = on_board(holder, chunk);
+  const ConstVector theirs = chunk_on_board(holder, chunk);
   co_await board_.fetch(holder, theirs.data, theirs.bytes());
   ConstVector source = theirs;
   if (tree_.has_children()) {
-    const Vector mine = on_board(net_.rank, chunk);
+    const Vector mine = chunk_on_board(net_.rank, chunk);
     co_await net_.put(mine, theirs);
     co_await announce(chunk);
     source = mine;

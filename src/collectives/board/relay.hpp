@@ -38,7 +38,7 @@ class Relay {
   [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
     return vector.slice(chunk * chunk_, std::min(chunk_, output_.count - chunk * chunk_));
   }
-  [[nodiscard]] Vector on_board(int owner, std::size_t chunk) const {
+  [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
     return of(Vector{board_.window(round_, owner), output_.count, output_.width}, chunk);
   }
 

@@ -31,7 +31,7 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
     note_readers(board.round, board.window_readers, {.few = relay.tree().children()});
     for (std::size_t chunk = 0; chunk < relay.chunks(); ++chunk) {
       if (is_root) {
-        co_await net.put(relay.on_board(net.rank, chunk), relay.of(ConstVector(output), chunk));
+        co_await net.put(relay.chunk_on_board(net.rank, chunk), relay.of(ConstVector(output), chunk));
         co_await relay.announce(chunk);
       } else {
         co_await relay.take(chunk);

@@ -74,7 +74,7 @@ class SpinningWaits {
   [[nodiscard]] static bool fetch(int, MakeReading&&) {
     return true;
   }
-  [[nodiscard]] static constexpr bool in_virtual_time() { return false; }
+  [[nodiscard]] static constexpr bool is_virtual_time() { return false; }
 
  private:
   const Board& board_;
@@ -100,19 +100,19 @@ class SuspendingWaits {
     return until(std::forward<Condition>(condition));
   }
   [[nodiscard]] bool touch() {
-    if (!in_virtual_time() || std::exchange(is_paid_, false)) return true;
+    if (!is_virtual_time() || std::exchange(is_paid_, false)) return true;
     due_ = Due::touch;
     return false;
   }
   template <class MakeReading>
   [[nodiscard]] bool fetch(int owner, MakeReading&& reading) {
-    if (!in_virtual_time() || std::exchange(is_paid_, false)) return true;
+    if (!is_virtual_time() || std::exchange(is_paid_, false)) return true;
     due_ = Due::fetch;
     owner_ = owner;
     reading_ = reading();
     return false;
   }
-  [[nodiscard]] bool in_virtual_time() const { return board_.simulation != nullptr; }
+  [[nodiscard]] bool is_virtual_time() const { return board_.simulation != nullptr; }
 
   [[nodiscard]] bool await_ready() { return due_ == Due::pause && board_.pause(*wait_).await_ready(); }
   [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) {

@@ -29,7 +29,7 @@ const Expression& part_of(const Expression& self, std::size_t dimension) {
   return self.parts[self.parts.size() == 1 ? 0 : dimension];
 }
 
-Task on_grid(Endpoint net, Call call, const Expression& self) {
+Task run_on_grid(Endpoint net, Call call, const Expression& self) {
   int stride = 1;
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
     const int size = self.dimensions[k];
@@ -43,7 +43,7 @@ Task on_grid(Endpoint net, Call call, const Expression& self) {
 
 Task run(Endpoint net, Call call, const Expression& self) {
   const int core = grid_size(self);
-  return core == net.size ? on_grid(net, call, self) : folded(net, call, self, core, on_grid);
+  return core == net.size ? run_on_grid(net, call, self) : run_folded(net, call, self, core, run_on_grid);
 }
 
 std::string unsuitable(const Expression& self, const Placement&) {

@@ -79,8 +79,8 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
   co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(output, output), phases.lane);
   if (round.net.size == 1) co_return;
   for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
-    co_await lane.put(round.on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
-    co_await round.board.announce(BoardRound::everywhere(round.step(chunk)), round.mark());
+    co_await lane.put(round.chunk_on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
+    co_await round.board.announce(BoardRound::global_result(round.step(chunk)), round.mark());
   }
 }
 
@@ -92,12 +92,12 @@ Task take_from_others(const BoardRound& round, Shares shares) {
       if (carrier == round.net.rank) continue;
       const Segment segment = shares.segment(carrier, number);
       for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
-        const Board::Word& everywhere = BoardRound::everywhere(round.step(chunk));
+        const Board::Word& everywhere = BoardRound::global_result(round.step(chunk));
         Patience::Wait wait(round.board.patience);
         const auto is_there = [&] { return round.is_marked(everywhere); };
         while (!is_there()) co_await round.board.pause(wait, is_there);
         co_await round.net.copy(round.of(round.call.output, chunk),
-                                round.on_board(round.holder(everywhere), chunk));
+                                round.chunk_on_board(round.holder(everywhere), chunk));
       }
     }
   }
@@ -105,7 +105,7 @@ Task take_from_others(const BoardRound& round, Shares shares) {
 
 // Does the rank's work on its own node. A node of one rank has nothing to combine and no other rank to take
 // from.
-Task on_own_node(const BoardRound& round, NodePhase node, Shares shares) {
+Task run_node_phase(const BoardRound& round, NodePhase node, Shares shares) {
   if (round.net.size == 1) co_return;
   co_await node(round, nullptr);
   if (!shares.carries(round.net.rank)) round.board.contributed(round.number);
@@ -115,11 +115,11 @@ Task on_own_node(const BoardRound& round, NodePhase node, Shares shares) {
 Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shares) {
   const int member = round.net.rank;
   if (!shares.carries(member)) {
-    co_await on_own_node(round, phases.node, shares);
+    co_await run_node_phase(round, phases.node, shares);
     co_return;
   }
   co_await net.concurrently(1 + shares.segments, [&](const Endpoint& lane, int k) {
-    if (k == 0) return on_own_node(round, phases.node, shares);
+    if (k == 0) return run_node_phase(round, phases.node, shares);
     return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
   });
   round.board.contributed(round.number);
@@ -127,13 +127,13 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
 
 }  // namespace
 
-Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
+Task run_in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
   const Endpoint node = on_node(net);
   const Phases phases{self.parts[0].algorithm->node_phase, self.parts[1]};
   // All carriers must cut the message in one way, even if their nodes have different numbers of ranks.
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
-  co_await in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
+  co_await run_in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
     return one_round(net, round, phases, Shares(round, carriers));
   });
 }
@@ -143,8 +143,8 @@ Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers) {
 namespace offbeat::lanes {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
-  return hierarchies::in_lanes(net, call, self, net.locality()->membership.smallest());
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
+  return hierarchies::run_in_lanes(net, call, self, net.locality()->membership.smallest());
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ const Algorithm allreduce{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
-    .run = hierarchies::for_placement<on_several>,
+    .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .lanes = hierarchies::lanes_in_segments,
     .unsuitable = hierarchies::unsuitable,
 };

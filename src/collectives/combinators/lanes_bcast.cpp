@@ -35,7 +35,7 @@ Task collect(Endpoint node, Vector segment, int lanes) {
   co_await hierarchies::within_node(node, call);
 }
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const hierarchies::Nodes nodes(net, call.root, hierarchies::Carriers::all);
   const Endpoint node = on_node(net);
   const int lanes = nodes.all.smallest();
@@ -58,8 +58,8 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     if (!has_root) return collect(node, segment, lanes);
     return carry_out(node, part(segment, nodes.leads, nodes.leader), self.parts[0]);
   };
-  co_await in_segments(net, nodes, segments.number, has_root ? First::node : First::between, in_lane,
-                       within_node);
+  co_await run_in_segments(net, nodes, segments.number, has_root ? First::node : First::between, in_lane,
+                           within_node);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ const Algorithm bcast{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
-    .run = hierarchies::for_placement<on_several>,
+    .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .lanes = hierarchies::lanes_in_segments,
     .unsuitable = hierarchies::unsuitable,
 };

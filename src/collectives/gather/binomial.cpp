@@ -28,7 +28,7 @@ Task collect(Endpoint net, ConstVector mine, Vector held, TurnedBlocks blocks) {
   }
 }
 
-Task to_first(Endpoint net, Call call) {
+Task run_to_rank_0(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   const int p = net.size;
   const TurnedBlocks blocks(call.output_blocks, call.input.count, (net.rank + call.root) % p, p);
@@ -62,7 +62,7 @@ const Algorithm binomial{
     .cost = "(log2(q) + w[p>q]) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::gather},
     .source = "Thakur, Rabenseifner and Gropp 2005",
-    .run = for_any_root<to_first>,
+    .run = for_any_root<run_to_rank_0>,
 };
 
 }  // namespace offbeat::gather_algorithms

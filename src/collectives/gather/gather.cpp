@@ -10,7 +10,7 @@ namespace {
 
 using namespace gather_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::gather>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::gather>();
 
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
                                            &hierarchies::gather};

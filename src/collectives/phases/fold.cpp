@@ -5,8 +5,8 @@
 
 namespace offbeat {
 
-Task folded(Endpoint net, Call call, const Expression& self, int core,
-            Task (*run)(Endpoint, Call, const Expression&)) {
+Task run_folded(Endpoint net, Call call, const Expression& self, int core,
+                Task (*run)(Endpoint, Call, const Expression&)) {
   const Groups groups{net.size, core};
   const int group = groups.group_of(net.rank);
   const int leader = groups.leader(group);
@@ -31,10 +31,10 @@ Task folded(Endpoint net, Call call, const Expression& self, int core,
   for (int member = 1; member < members; ++member) co_await net.send(leader + member, call.output);
 }
 
-Task folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
-                            Task (*run)(Endpoint, Call, const Expression&)) {
+Task run_folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
+                                Task (*run)(Endpoint, Call, const Expression&)) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)));
-  return core == net.size ? run(net, call, self) : folded(net, call, self, core, run);
+  return core == net.size ? run(net, call, self) : run_folded(net, call, self, core, run);
 }
 
 }  // namespace offbeat

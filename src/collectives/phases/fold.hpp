@@ -11,11 +11,11 @@ namespace offbeat {
 // inputs of its group in rank order. These `core` ranks run `run`; in an allreduce they send the result to
 // their groups.
 // Cost besides `run`, for each further rank of a group: a + nb + nc; in an allreduce another a + nb.
-[[nodiscard]] Task folded(Endpoint net, Call call, const Expression& self, int core,
-                          Task (*run)(Endpoint, Call, const Expression&));
+[[nodiscard]] Task run_folded(Endpoint net, Call call, const Expression& self, int core,
+                              Task (*run)(Endpoint, Call, const Expression&));
 
 // Folds to the largest power of two of groups. If the number of ranks is a power of two, only `run` runs.
-[[nodiscard]] Task folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
-                                          Task (*run)(Endpoint, Call, const Expression&));
+[[nodiscard]] Task run_folded_to_power_of_two(Endpoint net, Call call, const Expression& self,
+                                              Task (*run)(Endpoint, Call, const Expression&));
 
 }  // namespace offbeat

@@ -7,14 +7,14 @@
 namespace offbeat {
 
 // Returns all ranks in the order root, root + 1 and so on around, numbered from 0.
-[[nodiscard]] inline Endpoint from_root(const Endpoint& net, int root) {
+[[nodiscard]] inline Endpoint numbered_from_root(const Endpoint& net, int root) {
   return net.part({.first = root, .ring = net.size}, (net.rank - root + net.size) % net.size, net.size);
 }
 
 // Runs `run`, which is written for root 0, with any root; this is an Algorithm::run. The call is not changed.
 template <Task (*run)(Endpoint, Call)>
 [[nodiscard]] Task for_any_root(Endpoint net, Call call, const Expression&) {
-  co_await run(from_root(net, call.root), call);
+  co_await run(numbered_from_root(net, call.root), call);
 }
 
 }  // namespace offbeat

@@ -28,10 +28,11 @@ namespace offbeat::recursive_halving {
 // Runs an allreduce on any number of ranks with these two halves; this is an Algorithm::run.
 template <const Butterfly& butterfly>
 [[nodiscard]] Task allreduce(Endpoint net, Call call, const Expression& self) {
-  return folded_to_power_of_two(net, call, self, [](Endpoint some, Call of_some, const Expression&) -> Task {
-    co_await reduce_scatter(some, of_some, butterfly);
-    co_await allgather(some, of_some.output, butterfly);
-  });
+  return run_folded_to_power_of_two(net, call, self,
+                                    [](Endpoint some, Call of_some, const Expression&) -> Task {
+                                      co_await reduce_scatter(some, of_some, butterfly);
+                                      co_await allgather(some, of_some.output, butterfly);
+                                    });
 }
 
 }  // namespace offbeat::recursive_halving

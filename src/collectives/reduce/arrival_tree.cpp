@@ -21,7 +21,7 @@ Task one_round(const BoardRound& round) {
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  return in_rounds(net, call, net.board()->at_once, one_round);
+  return run_in_rounds(net, call, net.board()->at_once, one_round);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace offbeat {
 
-Task reduce_to_first::binomial(Endpoint net, Call call) {
+Task reduce_to_rank_0::binomial(Endpoint net, Call call) {
   const bool has_child = net.rank % 2 == 0 && net.rank + 1 < net.size;
   const std::size_t received = has_child ? call.input.count : 0;
   const bool has_output = call.output.data != nullptr;
@@ -41,7 +41,7 @@ const Algorithm reduce_algorithms::binomial{
     .serves = {Collective::reduce},
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .order = "binomial tree",
-    .run = for_any_root<reduce_to_first::binomial>,
+    .run = for_any_root<reduce_to_rank_0::binomial>,
 };
 
 }  // namespace offbeat

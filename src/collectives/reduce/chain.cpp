@@ -14,7 +14,7 @@
 namespace offbeat::reduce_algorithms {
 namespace {
 
-Task to_first(Endpoint net, Call call) {
+Task run_to_rank_0(Endpoint net, Call call) {
   const bool is_last = net.rank + 1 == net.size;
   const Scratch theirs = net.scratch(is_last ? 0 : call.input.count, call.input.width);
   ConstVector sum = call.input;
@@ -36,7 +36,7 @@ const Algorithm chain{
     .serves = {Collective::reduce},
     .source = "Open MPI's reduce by chain",
     .order = "chain",
-    .run = for_any_root<to_first>,
+    .run = for_any_root<run_to_rank_0>,
 };
 
 }  // namespace offbeat::reduce_algorithms

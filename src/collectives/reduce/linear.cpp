@@ -18,7 +18,7 @@ constexpr std::size_t most_scratch_bytes = 1 << 20;
 
 }  // namespace
 
-Task reduce_to_first::linear(Endpoint net, Call call) {
+Task reduce_to_rank_0::linear(Endpoint net, Call call) {
   if (net.rank != 0) {
     co_await net.send(0, call.input);
     co_return;
@@ -52,7 +52,7 @@ const Algorithm reduce_algorithms::linear{
         "floor(2^20/n)))), l = p-1 - f(ceil((p-1)/f) - 1), k = 1",
     .serves = {Collective::reduce},
     .source = "Open MPI's basic linear reduce",
-    .run = for_any_root<reduce_to_first::linear>,
+    .run = for_any_root<reduce_to_rank_0::linear>,
 };
 
 }  // namespace offbeat

@@ -33,10 +33,10 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const Endpoint numbered = from_root(net, call.root);
+  const Endpoint numbered = numbered_from_root(net, call.root);
   const Scratch partial = net.scratch(numbered.rank == 0 ? 0 : call.input.count, call.input.width);
   if (numbered.rank != 0) call.output = partial.vector();
-  co_await folded_to_power_of_two(numbered, call, self, power_of_two);
+  co_await run_folded_to_power_of_two(numbered, call, self, power_of_two);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 // These reduce to rank 0, whose `output` gets the result. Other ranks may use their `output`, if it has
 // memory, for partial results. Operands are combined in rank order.
-namespace offbeat::reduce_to_first {
+namespace offbeat::reduce_to_rank_0 {
 
 // Rank 0 receives from every other rank in turn: (p-1)(a + nb + nc).
 [[nodiscard]] Task linear(Endpoint net, Call call);
@@ -14,7 +14,7 @@ namespace offbeat::reduce_to_first {
 // A binomial tree: ceil(log2 p) (a + nb + nc).
 [[nodiscard]] Task binomial(Endpoint net, Call call);
 
-}  // namespace offbeat::reduce_to_first
+}  // namespace offbeat::reduce_to_rank_0
 
 namespace offbeat::reduce_algorithms {
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace reduce_scatter_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::reduce_scatter_block>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::reduce_scatter_block>();
 
 constexpr const Algorithm* algorithms[] = {
     &native,   &arrival_direct,        &recursive_halving,          &ring,

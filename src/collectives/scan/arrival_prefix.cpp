@@ -97,7 +97,7 @@ struct Doubling {
   // Returns how many sums need a place on the rank that has most.
   [[nodiscard]] int most_sums() const { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
   [[nodiscard]] int source(int step) const { return rank - (1 << step); }
-  [[nodiscard]] bool is_open(int step) const { return source(step) >= 0; }
+  [[nodiscard]] bool has_source(int step) const { return source(step) >= 0; }
   // Returns which sum of the source a step takes. A sum that includes all ranks up to the source is final.
   [[nodiscard]] int sum_of_source(int step) const {
     return std::min<int>(step, std::bit_width(static_cast<unsigned>(source(step))));
@@ -149,7 +149,7 @@ class DoublingInSlots {
   // Makes the next sums, step by step.
   template <class Waits>
   bool go_on(Waits& waits) {
-    for (; steps_.is_open(sums_ - 1); step_sections_ = {}) {
+    for (; steps_.has_source(sums_ - 1); step_sections_ = {}) {
       if (!step_sections_.run([&] { return take(waits); }, [&] { return waits.touch(); })) return false;
       show();
     }
@@ -189,7 +189,8 @@ class DoublingInSlots {
       std::byte* const result = is_taken ? place(board_.rank, sums_) : call_.output.data;
       add_to(result, sum_);
       sum_ = result;
-      if (is_taken && !steps_.is_open(sums_)) offbeat::copy(call_.output.data, result, call_.output.bytes());
+      if (is_taken && !steps_.has_source(sums_))
+        offbeat::copy(call_.output.data, result, call_.output.bytes());
       return;
     }
     // This comes before the output is written, because the output may be the input.
@@ -241,7 +242,7 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
 }
 
 // Runs doubling through windows. Sum k of a rank is at offset k times the length of the vector.
-Task in_doubling_steps(Endpoint net, Call call) {
+Task run_in_doubling_steps(Endpoint net, Call call) {
   Board& board = *net.board();
   co_await begin(net, {.above = true});
   const std::uint64_t number = board.round.present;
@@ -255,7 +256,9 @@ Task in_doubling_steps(Endpoint net, Call call) {
   // If a later scan runs as a chain, its ranks write to the same words. Each word must have the same writer
   // there: if another rank wrote to it two rounds later, a rank that still waits for this round would miss
   // the mark.
-  const auto word = [&](int rank) -> Board::Word& { return BoardRound::own(board.step(number, 0), rank); };
+  const auto word = [&](int rank) -> Board::Word& {
+    return BoardRound::node_phase_word(board.step(number, 0), rank);
+  };
   const auto has_come = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));
     return mark.round == number && mark.holder > sum;
@@ -266,7 +269,7 @@ Task in_doubling_steps(Endpoint net, Call call) {
   }
   if (net.rank == 0 && !is_exclusive(call)) co_await net.copy(call.output, call.input);
   ConstVector sum = call.input;
-  for (int step = 0; steps.is_open(step); ++step) {
+  for (int step = 0; steps.has_source(step); ++step) {
     const int source = steps.source(step);
     Patience::Wait wait(board.patience);
     while (!has_come(source, steps.sum_of_source(step))) co_await board.pause(wait);
@@ -276,7 +279,7 @@ Task in_doubling_steps(Endpoint net, Call call) {
     const Vector mine = is_taken ? place(net.rank, step + 1) : call.output;
     if (is_taken || !is_exclusive(call)) {
       Computation next = net.reduce(*call.op, mine, theirs, sum);
-      if (is_taken && !is_exclusive(call) && !steps.is_open(step + 1)) next.second = call.output;
+      if (is_taken && !is_exclusive(call) && !steps.has_source(step + 1)) next.second = call.output;
       co_await next;
       sum = mine;
     }
@@ -301,7 +304,7 @@ Task pass_on(const BoardRound& round) {
     const Board::Step step = round.step(chunk);
     const ConstVector input = round.of(round.call.input, chunk);
     const Vector output = round.of(round.call.output, chunk);
-    const Vector mine = round.on_board(net.rank, chunk);
+    const Vector mine = round.chunk_on_board(net.rank, chunk);
     const auto copy_to_output = [&](ConstVector source) {
       Computation copy = net.copy(output, source);
       copy.past_cache = round.past_cache;
@@ -309,15 +312,15 @@ Task pass_on(const BoardRound& round) {
     };
     if (net.rank == 0) {
       co_await net.put(mine, input);
-      co_await board.announce(BoardRound::own(step, net.rank), round.mark());
+      co_await board.announce(BoardRound::node_phase_word(step, net.rank), round.mark());
       if (!is_exclusive(round.call)) co_await copy_to_output(input);
       continue;
     }
     const int below = net.rank - 1;
-    const Board::Word& word = BoardRound::own(step, below);
+    const Board::Word& word = BoardRound::node_phase_word(step, below);
     Patience::Wait wait(board.patience);
     while (!round.is_marked(word)) co_await board.pause(wait);
-    const ConstVector prefix = round.on_board(below, chunk);
+    const ConstVector prefix = round.chunk_on_board(below, chunk);
     co_await board.fetch(below, prefix.data, BoardShape::line + prefix.bytes());
     if (is_last && !is_exclusive(round.call)) {
       co_await net.reduce(*round.call.op, output, prefix, input);
@@ -326,7 +329,7 @@ Task pass_on(const BoardRound& round) {
       next.past_cache = round.past_cache;
       if (!is_exclusive(round.call)) next.second = output;
       co_await next;
-      co_await board.announce(BoardRound::own(step, net.rank), round.mark());
+      co_await board.announce(BoardRound::node_phase_word(step, net.rank), round.mark());
     }
     // This comes after the sum, because the output may be the input.
     if (is_exclusive(round.call)) co_await copy_to_output(prefix);
@@ -334,7 +337,7 @@ Task pass_on(const BoardRound& round) {
   board.contributed(round.number);
 }
 
-Task in_chain(Endpoint net, Call call) {
+Task run_as_chain(Endpoint net, Call call) {
   // The last rank begins when the first chunk has passed all other ranks.
   constexpr std::size_t pieces = 8;
   constexpr std::size_t longest_chunk = std::size_t{64} << 10;
@@ -367,8 +370,8 @@ bool takes_doubling_steps(int ranks, std::size_t bytes, std::size_t window_bytes
 
 Task run(Endpoint net, Call call, const Expression&) {
   return takes_doubling_steps(net.size, call.input.bytes(), net.board()->shape().window_bytes)
-             ? in_doubling_steps(net, call)
-             : in_chain(net, call);
+             ? run_in_doubling_steps(net, call)
+             : run_as_chain(net, call);
 }
 
 // Returns Algorithm::lease. Each sum of a doubling has a place of its own.

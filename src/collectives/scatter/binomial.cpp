@@ -14,7 +14,7 @@
 namespace offbeat::scatter_algorithms {
 namespace {
 
-Task from_first(Endpoint net, Call call) {
+Task run_from_rank_0(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   const int p = net.size;
   const std::size_t block = call.output.count;
@@ -54,7 +54,7 @@ const Algorithm binomial{
     .cost = "(log2(q) + w[p>q]) a + (p-1) nb, n bytes in a block",
     .serves = {Collective::scatter},
     .source = "Thakur, Rabenseifner and Gropp 2005",
-    .run = for_any_root<from_first>,
+    .run = for_any_root<run_from_rank_0>,
 };
 
 }  // namespace offbeat::scatter_algorithms

@@ -10,7 +10,7 @@ namespace {
 
 using namespace scatter_algorithms;
 
-constexpr Algorithm arrival_direct = direct::serving<Collective::scatter>();
+constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::scatter>();
 
 constexpr const Algorithm* algorithms[] = {&native, &arrival_direct, &binomial, &linear,
                                            &hierarchies::scatter};

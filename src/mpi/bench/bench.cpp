@@ -80,19 +80,19 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
 
 // Measures everything. Returns an empty text, or the reason why nothing more was measured.
 std::string run(Job& job, const Options& options) {
-  const std::vector<std::string> names = texts_of_all(job, host_name());
+  const std::vector<std::string> names = gather_texts(job, host_name());
   if (options.probe) {
-    probe(job, names, texts_of_all(job, allowed_cpus()));
+    probe(job, names, gather_texts(job, allowed_cpus()));
     return {};
   }
   const std::set<std::string> hosts(names.begin(), names.end());
-  const bool is_one_host = of_rank_0(hosts.size() == 1);
+  const bool is_one_host = value_on_rank_0(hosts.size() == 1);
   if (!job.library.is_loaded()) return "liboffbeat is not loaded in the ranks";
   job.clock = synchronised_clock(job);
   job.gate =
       std::make_unique<Gate>(is_one_host ? options.gate : std::string(), job.rank, job.ranks, job.yield);
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
-  const std::vector<std::string> cpus = texts_of_all(job, allowed_cpus());
+  const std::vector<std::string> cpus = gather_texts(job, allowed_cpus());
   const std::vector<double> residuals_ns = gather(job, std::vector{job.clock.residual_ns});
   if (job.rank == 0) job.records.write(header(job, hosts, *std::ranges::max_element(residuals_ns), cpus));
   return measure_cells(job, options, arrivals, read_cells(options.cells));

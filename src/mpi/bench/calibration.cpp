@@ -96,13 +96,13 @@ std::string text_of(const Job& job, const std::string& path) {
     all << file.rdbuf();
     text = all.str();
   }
-  text.resize(of_rank_0(text.size()));
+  text.resize(value_on_rank_0(text.size()));
   share(std::span(text.data(), text.size()));
   return text;
 }
 
 // The message of the leader to the others before each sample.
-struct Go {
+struct StartMessage {
   std::int64_t go;    // 0: the probe is over
   Nanoseconds start;  // in the global clock; for kinds in which all begin at one time
 };
@@ -136,7 +136,7 @@ class Calibration {
     for (std::size_t count = 0;; ++count) {
       // The first sample finds caches and connections cold, and is not counted.
       const bool more = count <= 1 || is_time_for(count, now_ns() - begin);
-      const Go go = meet(mine, more, count > 1);
+      const StartMessage go = meet(mine, more, count > 1);
       if (go.go == 0) return std::move(samples_);
       mine = sample(go.start);
     }
@@ -201,9 +201,9 @@ class Calibration {
   }
 
   // Brings the ranks of the probe together. The leader gets what each measured in the sample before.
-  Go meet(double mine, bool more, bool counts) {
+  StartMessage meet(double mine, bool more, bool counts) {
     if (!leads()) {
-      Go go{};
+      StartMessage go{};
       MPI_Send(&mine, 1, MPI_DOUBLE, leader(), meeting_tag, MPI_COMM_WORLD);
       MPI_Recv(&go, sizeof go, MPI_BYTE, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       return go;
@@ -214,7 +214,7 @@ class Calibration {
       MPI_Recv(&all.back(), 1, MPI_DOUBLE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     if (counts) note(all);
-    const Go go{more ? 1 : 0, job_.clock.global(now_ns()) + probe_->lead_ns};
+    const StartMessage go{more ? 1 : 0, job_.clock.global(now_ns()) + probe_->lead_ns};
     for (std::size_t k = 1; k < probe_->ranks.size(); ++k)
       MPI_Send(&go, sizeof go, MPI_BYTE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD);
     return go;
@@ -521,14 +521,14 @@ void run_calibration(Job& job, int argc, char** argv) {
   job.yield = arguments.yield;
   if (job.rank == 0) job.records.open(arguments.output);
   const std::vector<Probe> probes = parse_probes(text_of(job, arguments.probes), job.ranks);
-  const std::vector<std::string> hosts = texts_of_all(job, host_name());
+  const std::vector<std::string> hosts = gather_texts(job, host_name());
   job.clock = synchronised_clock(job);
   const std::vector<double> residuals_ns = gather(job, std::vector{job.clock.residual_ns});
   if (job.rank == 0) job.records.write(header_of(job, hosts, *std::ranges::max_element(residuals_ns)));
   Calibration calibration(job);
   for (const Probe& probe : probes) {
     const Nanoseconds end = from_unix_time(arguments.deadline_s);
-    if (of_rank_0(now_ns() >= end)) break;
+    if (value_on_rank_0(now_ns() >= end)) break;
     Samples samples;
     if (std::ranges::find(probe.ranks, job.rank) != probe.ranks.end()) samples = calibration.run(probe);
     meet_napping();

@@ -11,7 +11,7 @@ namespace offbeat::bench {
 namespace {
 
 // How many calls of one rank were intercepted and served in a check, by liboffbeat's counters.
-struct Counted {
+struct CallCounts {
   std::uint64_t intercepted;
   std::uint64_t served;
 };
@@ -64,8 +64,8 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   const offbeat_counters after = job.library.counters(runner.collective);
 
   const std::vector<Wrong> wrong = first_wrong(job, {mismatch});
-  const std::vector<Counted> counted =
-      gather(job, std::vector{Counted{after.intercepted - before.intercepted, after.served - before.served}});
+  const std::vector<CallCounts> counted = gather(
+      job, std::vector{CallCounts{after.intercepted - before.intercepted, after.served - before.served}});
   if (job.rank != 0) return result;
   result.wrong = wrong.front();
   result.served = counted.front().served > 0;

@@ -59,11 +59,11 @@ void allreduce(const Shape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Allreduce, MPI_Iallreduce, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
-std::size_t of_all(const Position& at) { return at.count * static_cast<std::size_t>(at.ranks); }
-std::size_t of_ranks_before(const Position& at) { return at.count * static_cast<std::size_t>(at.rank); }
+std::size_t count_of_all_ranks(const Position& at) { return at.count * static_cast<std::size_t>(at.ranks); }
+std::size_t count_of_ranks_before(const Position& at) { return at.count * static_cast<std::size_t>(at.rank); }
 
 // Returns `count` elements, from `begin` on, of each rank's input, in rank order.
-std::vector<Piece> from_all(std::size_t begin, const Position& at) {
+std::vector<Piece> pieces_of_all_ranks(std::size_t begin, const Position& at) {
   std::vector<Piece> pieces;
   for (int rank = 0; rank < at.ranks; ++rank) pieces.push_back({rank, begin, at.count});
   return pieces;
@@ -71,10 +71,10 @@ std::vector<Piece> from_all(std::size_t begin, const Position& at) {
 
 Shape allgather_shape(const Position& at) {
   return {.send_count = at.count,
-          .receive_count = of_all(at),
-          .longest = of_all(at),
-          .result = from_all(0, at),
-          .own_at = of_ranks_before(at)};
+          .receive_count = count_of_all_ranks(at),
+          .longest = count_of_all_ranks(at),
+          .result = pieces_of_all_ranks(0, at),
+          .own_at = count_of_ranks_before(at)};
 }
 
 void allgather(const Shape&, const Arguments& a, MPI_Request* request) {
@@ -83,7 +83,7 @@ void allgather(const Shape&, const Arguments& a, MPI_Request* request) {
 }
 
 // Adds lists for blocks of `count` elements that follow one another, for calls that take lists.
-Shape with_lists(Shape shape, const Position& at) {
+Shape add_lists(Shape shape, const Position& at) {
   for (int rank = 0; rank < at.ranks; ++rank) {
     shape.counts.push_back(length(at.count));
     shape.begins.push_back(length(at.count * static_cast<std::size_t>(rank)));
@@ -91,7 +91,7 @@ Shape with_lists(Shape shape, const Position& at) {
   return shape;
 }
 
-Shape allgatherv_shape(const Position& at) { return with_lists(allgather_shape(at), at); }
+Shape allgatherv_shape(const Position& at) { return add_lists(allgather_shape(at), at); }
 
 void allgatherv(const Shape& shape, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Allgatherv, MPI_Iallgatherv, a.send, a.count, a.type, a.receive, shape.counts.data(),
@@ -100,7 +100,7 @@ void allgatherv(const Shape& shape, const Arguments& a, MPI_Request* request) {
 
 Shape gather_shape(const Position& at) {
   if (at.is_root()) return allgather_shape(at);
-  return {.send_count = at.count, .longest = of_all(at)};
+  return {.send_count = at.count, .longest = count_of_all_ranks(at)};
 }
 
 void gather(const Shape&, const Arguments& a, MPI_Request* request) {
@@ -109,10 +109,10 @@ void gather(const Shape&, const Arguments& a, MPI_Request* request) {
 }
 
 Shape scatter_shape(const Position& at) {
-  return {.send_count = at.is_root() ? of_all(at) : 0,
+  return {.send_count = at.is_root() ? count_of_all_ranks(at) : 0,
           .receive_count = at.count,
-          .longest = of_all(at),
-          .result = {{at.root, of_ranks_before(at), at.count}},
+          .longest = count_of_all_ranks(at),
+          .result = {{at.root, count_of_ranks_before(at), at.count}},
           .keeps_own = at.is_root()};
 }
 
@@ -122,10 +122,10 @@ void scatter(const Shape&, const Arguments& a, MPI_Request* request) {
 }
 
 Shape alltoall_shape(const Position& at) {
-  return {.send_count = of_all(at),
-          .receive_count = of_all(at),
-          .longest = of_all(at),
-          .result = from_all(of_ranks_before(at), at),
+  return {.send_count = count_of_all_ranks(at),
+          .receive_count = count_of_all_ranks(at),
+          .longest = count_of_all_ranks(at),
+          .result = pieces_of_all_ranks(count_of_ranks_before(at), at),
           .own_at = 0};
 }
 
@@ -134,7 +134,7 @@ void alltoall(const Shape&, const Arguments& a, MPI_Request* request) {
        MPI_COMM_WORLD);
 }
 
-Shape alltoallv_shape(const Position& at) { return with_lists(alltoall_shape(at), at); }
+Shape alltoallv_shape(const Position& at) { return add_lists(alltoall_shape(at), at); }
 
 void alltoallv(const Shape& shape, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Alltoallv, MPI_Ialltoallv, a.send, shape.counts.data(), shape.begins.data(), a.type,
@@ -164,7 +164,7 @@ void reduce_scatter(const Shape& shape, const Arguments& a, MPI_Request* request
 
 // The vector has `count` elements for each rank, so that every length can be cut evenly.
 Shape reduce_scatter_block_shape(const Position& at) {
-  return reduce_scatter_shape({of_all(at), at.rank, at.ranks, at.root});
+  return reduce_scatter_shape({count_of_all_ranks(at), at.rank, at.ranks, at.root});
 }
 
 void reduce_scatter_block(const Shape&, const Arguments& a, MPI_Request* request) {
@@ -208,14 +208,14 @@ constexpr const Runner* find_runner(Collective collective) {
   return nullptr;
 }
 
-constexpr bool has_all_that_are_served() {
+constexpr bool has_every_served_collective() {
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     if (served.contain(collective) != (find_runner(collective) != nullptr)) return false;
   }
   return true;
 }
-static_assert(has_all_that_are_served());
+static_assert(has_every_served_collective());
 
 }  // namespace
 

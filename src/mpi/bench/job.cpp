@@ -5,7 +5,7 @@
 
 namespace offbeat::bench {
 
-std::vector<std::string> texts_of_all(const Job& job, const std::string& mine) {
+std::vector<std::string> gather_texts(const Job& job, const std::string& mine) {
   constexpr std::size_t most_bytes = 256;
   std::vector<char> padded(most_bytes);
   mine.copy(padded.data(), most_bytes - 1);

@@ -49,13 +49,13 @@ void share(std::span<Value> values) {
   MPI_Bcast(values.data(), static_cast<int>(values.size_bytes()), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 template <class Value>
-[[nodiscard]] Value of_rank_0(Value value) {
+[[nodiscard]] Value value_on_rank_0(Value value) {
   share(std::span(&value, 1));
   return value;
 }
 
 // On rank 0, returns the texts of all ranks, each cut to 255 bytes. On the others, returns nothing.
-[[nodiscard]] std::vector<std::string> texts_of_all(const Job& job, const std::string& mine);
+[[nodiscard]] std::vector<std::string> gather_texts(const Job& job, const std::string& mine);
 
 [[nodiscard]] std::string host_name();
 

@@ -16,7 +16,7 @@ Function find(const char* name) {
 
 // Replaces `native(NAME)` in an expression by `native`. The host's own variables have already chosen its
 // algorithm.
-std::string without_name(std::string expression) {
+std::string without_native_name(std::string expression) {
   constexpr std::string_view before = "native(";
   const std::size_t found = expression.find(before);
   if (found == std::string::npos) return expression;
@@ -33,7 +33,7 @@ Library::Library()
       family_(find<decltype(family_)>("offbeat_family")) {}
 
 std::string Library::select(Collective collective, const std::string& expression) const {
-  const std::string chosen = expression == built_in_choice ? "" : without_name(expression);
+  const std::string chosen = expression == built_in_choice ? "" : without_native_name(expression);
   char error[512] = "";
   if (select_(name_of(collective).data(), chosen.c_str(), error, sizeof error) == OFFBEAT_OK) return {};
   return error[0] != '\0' ? error : "offbeat_select failed";

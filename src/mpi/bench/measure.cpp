@@ -103,7 +103,7 @@ class Run {
       choose_blocks();
     }
     share(std::span(blocks_));
-    return of_rank_0(batch);
+    return value_on_rank_0(batch);
   }
 
   void execute(const Batch& batch) {

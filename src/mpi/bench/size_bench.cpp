@@ -33,7 +33,7 @@ Record result(const CellRequest& request, const std::string& algorithm) {
 }  // namespace
 
 bool time_is_over(const Options& options) {
-  return of_rank_0(now_ns() >= from_unix_time(options.deadline_s));
+  return value_on_rank_0(now_ns() >= from_unix_time(options.deadline_s));
 }
 
 SizeBench::SizeBench(Job& job, const Options& options, const CellRequest& first)
@@ -128,10 +128,10 @@ std::string SizeBench::check_all() {
     if (time_is_over(options_)) return {};
     begin("check", "", algorithm);
     Check found = check(job_, {algorithm, mode()}, buffers_);
-    const bool has_error = of_rank_0(!found.error.empty());
+    const bool has_error = value_on_rank_0(!found.error.empty());
     if (has_error) return found.error.empty() ? "rank 0 found an error" : found.error;
     const bool must_be_served = !native && algorithm != built_in_choice;
-    const bool usable = of_rank_0(found.wrong.rank < 0 && (found.served || !must_be_served));
+    const bool usable = value_on_rank_0(found.wrong.rank < 0 && (found.served || !must_be_served));
     checked_.push_back({algorithm, usable, found.wrong});
     if (!usable && native) break;  // there is nothing to compare with at this size
   }
@@ -147,7 +147,7 @@ double SizeBench::calibrate(std::size_t cells_left) {
   cell.end_ns = end_ns_;
   cell.max_iterations = 200;
   const std::vector<Measurement> native = measure(job_, cell, {{usable_.front(), mode()}}, buffers_);
-  return of_rank_0(summarize(last_delays_us(native.front(), only_on_time(native))).median);
+  return value_on_rank_0(summarize(last_delays_us(native.front(), only_on_time(native))).median);
 }
 
 Nanoseconds SizeBench::share_ns(std::size_t cells_left) const {

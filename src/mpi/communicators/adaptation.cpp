@@ -65,7 +65,7 @@ void RowTrial::begin_measured(const Call& call, int rank, int ranks) {
 
 MeasuredCall RowTrial::begin_request(const Call& call, int rank, int ranks) {
   MeasuredCall measured;
-  if (trial_.passes()) return measured;
+  if (trial_.try_count_call()) return measured;
   const std::lock_guard lock(lock_);
   measured.opening_ = trial_.opening();
   measured.slot_ = trial_.count_call();

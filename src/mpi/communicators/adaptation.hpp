@@ -49,7 +49,7 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   // rank of the communicator does.
   void begin_call(const Call& call, int rank, int ranks) {
     slot_ = Trial::no_slot;
-    if (!trial_.passes()) [[unlikely]]
+    if (!trial_.try_count_call()) [[unlikely]]
       begin_measured(call, rank, ranks);
   }
   void end_call() {

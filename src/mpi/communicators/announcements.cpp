@@ -63,7 +63,7 @@ void Announcements::say_choice(Collective collective, CallForm form, const Plan&
   static auto* lines = new std::set<std::pair<int, std::string>>;
   try_to([&] {
     const Expression& expression = *row.expression;
-    const bool varies = !expression.runs_on_host() && !expression.every_run();
+    const bool varies = !expression.runs_on_host() && !expression.same_bits_every_run();
     const std::string why = why_native.empty() ? row.reason : std::string(why_native);
     const std::string line = std::string(prefix_of(form)) + std::string(name_of(collective)) +
                              text_of(bytes_of(plan.rows, index)) + ", ranks: " + std::to_string(ranks) +

@@ -79,9 +79,9 @@ void Communicator::apply() {
   announcements_.forget();
   const bool have_agreed = serves() && plans_.agreed() != nullptr;
   const Plans& plans = have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native();
-  plans_.use(plans, [&](Collective collective) { return are_provided(requested_.with(collective)); });
+  plans_.use(plans, [&](Collective collective) { return has_means_for(requested_.with(collective)); });
   adaptation_.use(plans);
-  begins_with_ = means_.of_operations();
+  begins_with_ = means_.means_of_operations();
 }
 
 Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
@@ -90,25 +90,25 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host && !has_messages(collective)) return {};
   if (!row.has_choice()) return {Chosen::by(row)};
-  RowTrial* const trial = or_break(
+  RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::blocking, bytes); });
   return {Chosen::by(trial->next()), trial};
 }
 
 Choice Communicator::choose_undecided(Collective collective, std::size_t bytes, std::size_t width) {
   const bool may_be_due =
-      !plans_.is_up_to_date(collective) && plans_.are_current() && are_provided({collective});
+      !plans_.is_up_to_date(collective) && plans_.are_current() && has_means_for({collective});
   return may_be_due ? choose_from_rows(collective, bytes, width) : choose(collective, bytes, width);
 }
 
 MeasuredCall Communicator::begin_measured_request(RowTrial& row, const Call& call) {
   MeasuredCall measured = row.begin_request(call, rank_, size_);
-  if (row.is_due()) plans_.outdate();
+  if (row.is_due()) plans_.mark_outdated();
   return measured;
 }
 
 void Communicator::decide(RowTrial& row) {
-  const bool is_pinned = or_break(row.collective(), 0, [&] {
+  const bool is_pinned = break_on_error(row.collective(), 0, [&] {
     return row.decide(
         [&](std::span<std::uint64_t> times) { combine(times, combine_times(row.collective())); });
   });
@@ -140,7 +140,7 @@ void Communicator::check(const CallSignature& mine) {
   life_.require_intact();
   enter_board(mine.collective, 0);
   std::string mismatch;
-  or_break([&] {
+  break_on_error([&] {
     // On several nodes the check on the board only serves to name late ranks. Its ranks must not stop at a
     // mismatch and leave the other nodes waiting.
     if (means_.have_board()) mismatch = find_mismatch(means_.node_board().board(), mine);
@@ -180,7 +180,7 @@ bool Communicator::has_messages(Collective collective) {
   life_.require_intact();
   if (means_.have_messages()) return true;
   bool are_found = false;
-  or_break([&] {
+  break_on_error([&] {
     MpiSetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     are_found = means_.provide_messages(set_up);
   });
@@ -215,7 +215,7 @@ bool Communicator::run_without_host(PreparedCall& prepared) {
                    : choose_without_host(choose(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen) return false;
   count(call.collective);
-  or_break(call.collective, bytes, [&] {
+  break_on_error(call.collective, bytes, [&] {
     prepared.stage(!is_one_rank_ && may_have_stand_ins(chosen, call.collective));
     prepared.fetch_input();
   });
@@ -224,7 +224,7 @@ bool Communicator::run_without_host(PreparedCall& prepared) {
   } else {
     run(chosen, call, bytes, prepared.stand_ins());
   }
-  or_break([&] { prepared.deliver_output(); });
+  break_on_error([&] { prepared.deliver_output(); });
   count_served(call.collective);
   last_algorithm = chosen.expression;
   return true;
@@ -241,7 +241,7 @@ std::unique_ptr<Operation> Communicator::begin(PreparedCall& prepared) {
   const Chosen chosen = choose_for_operation(call, bytes);
   if (!chosen) return nullptr;
   count(call.collective);
-  or_break(call.collective, bytes, [&] {
+  break_on_error(call.collective, bytes, [&] {
     prepared.stage(may_have_stand_ins(chosen, call.collective));
     prepared.begin_fetch();
   });
@@ -257,7 +257,7 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   if (!plans_.is_up_to_date(collective)) {
     // All ranks get equal answers here. If this function cannot continue, a blocking call brings the plans up
     // to date.
-    if (!plans_.are_current() || !are_provided({collective})) return {};
+    if (!plans_.are_current() || !has_means_for({collective})) return {};
     if (!adaptation_.is_any_due()) apply();
   }
   const Plan& plan = plans_.of(collective).nonblocking();
@@ -269,7 +269,7 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   const bool is_measured =
       row.has_choice() && !life_.works_apart() && begins_with_.contain(row.needs_of_all());
   if (!is_measured) return {Chosen::by(row)};
-  RowTrial* const trial = or_break(
+  RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
   return {Chosen::by(trial->next()), trial};
 }
@@ -285,7 +285,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
                          std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins) {
   const Expression& expression = *chosen.expression;
   enter_board(call.collective, bytes);
-  or_break([&] {
+  break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
     if (chosen.at_once != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_);

@@ -44,7 +44,7 @@ class Communicator final : public OperationsOwner {
                                   Collective collective);
 
   // Returns true if the ranks have nothing to agree on. This holds for a communicator of one rank.
-  [[nodiscard]] static bool is_made_alone(const Host& host, MPI_Comm handle) {
+  [[nodiscard]] static bool needs_no_agreement(const Host& host, MPI_Comm handle) {
     return host.size_of(handle) == 1;
   }
 
@@ -62,7 +62,7 @@ class Communicator final : public OperationsOwner {
   void begin_measured(RowTrial& row, const Call& call) {
     row.begin_call(call, rank_, size_);
     if (row.is_due()) [[unlikely]]
-      plans_.outdate();
+      plans_.mark_outdated();
   }
   [[nodiscard]] MeasuredCall begin_measured_request(RowTrial& row, const Call& call);
   // Prints what `choose` finds for such calls, if OFFBEAT_VERBOSE is set. It has no influence on decisions.
@@ -92,7 +92,7 @@ class Communicator final : public OperationsOwner {
   // ranks no longer agree on what was sent, so neither offbeat nor the host can serve it again. Ranks that
   // wait on its board get an error.
   template <class Body>
-  auto or_break(Body&& body) {
+  auto break_on_error(Body&& body) {
     try {
       return body();
     } catch (...) {
@@ -103,7 +103,7 @@ class Communicator final : public OperationsOwner {
   // Calls `body` in this way, too, for work that precedes the collective. A failure is reported as one of
   // `collective`.
   template <class Body>
-  auto or_break(Collective collective, const std::size_t& bytes, Body&& body) {
+  auto break_on_error(Collective collective, const std::size_t& bytes, Body&& body) {
     try {
       return body();
     } catch (...) {
@@ -149,7 +149,7 @@ class Communicator final : public OperationsOwner {
   // Ranks may start several persistent requests in different orders (MPI 5.0, section 6.13), so each request
   // has its own stage and tags. The requests share boards, so the ranks make and agree on only a few.
   // Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws std::bad_alloc.
-  [[nodiscard]] std::unique_ptr<Communicator> apart(const Call& call);
+  [[nodiscard]] std::unique_ptr<Communicator> make_for_request(const Call& call);
   void hold();
   void let_go() noexcept;
 
@@ -189,12 +189,12 @@ class Communicator final : public OperationsOwner {
   void begin_use() noexcept override { life_.begin_use(); }
   [[nodiscard]] bool end_use() noexcept override { return life_.end_use(); }
 
-  struct OfCollective {
+  struct CallCounters {
     Counter intercepted;
     Counter served;
   };
-  [[nodiscard]] OfCollective& of(Collective collective) { return of_[index_of(collective)]; }
-  [[nodiscard]] const OfCollective& of(Collective collective) const { return of_[index_of(collective)]; }
+  [[nodiscard]] CallCounters& of(Collective collective) { return of_[index_of(collective)]; }
+  [[nodiscard]] const CallCounters& of(Collective collective) const { return of_[index_of(collective)]; }
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
   // As choose(), but leaves trials that are due to the next blocking call.
@@ -213,7 +213,7 @@ class Communicator final : public OperationsOwner {
   void refresh(Collective collective);
   void add_requested(Collective collective);
   // Returns true if everything exists that the plans of these collectives need.
-  [[nodiscard]] bool are_provided(Collectives collectives) const;
+  [[nodiscard]] bool has_means_for(Collectives collectives) const;
   // Creates everything that the plans of these collectives need and that does not exist yet. Collective.
   void provide(MpiSetUp& set_up, Collectives collectives);
   // Puts plans into use. Call it after the plans, or the means to carry them out, have changed.
@@ -268,14 +268,14 @@ class Communicator final : public OperationsOwner {
   bool is_verbose_ = false;
   Announcements announcements_;
   std::uint64_t calls_ = 0;  // calls of all collectives, including those through the C interface
-  std::array<OfCollective, collectives.size()> of_;
+  std::array<CallCounters, collectives.size()> of_;
 };
 
 inline void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes,
                               const StandInCopies* stand_ins) {
   if (bytes == 0 && is_over_if_empty(call.collective)) return;
   enter_board(call.collective, bytes);
-  or_break([&] {
+  break_on_error([&] {
     if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
     run_task(*chosen.expression, call, stand_ins);
   });

@@ -46,7 +46,7 @@ void Communicator::use(const Berths& berths) {
 
 // If the ranks have nothing to agree on, a rank without memory still takes its berth, and only this rank
 // fails.
-std::unique_ptr<Communicator> Communicator::apart(const Call& call) {
+std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   if (!serves()) return std::make_unique<Communicator>(*this, size);
   Berths& shared = berths_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];

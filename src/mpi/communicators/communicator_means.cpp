@@ -82,7 +82,7 @@ void CommunicatorMeans::take(Agreement& agreed) {
 }
 
 bool CommunicatorMeans::suffice(const TeamPlans& plans, Collectives some) const {
-  return !lack_shadows(plans) && shared_.suffice(plans, some) &&
+  return !needs_shadows(plans) && shared_.suffice(plans, some) &&
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
@@ -91,7 +91,7 @@ bool CommunicatorMeans::provide(MpiSetUp& set_up, const TeamPlans& plans, Collec
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
-  if (lack_shadows(plans)) provide_shadows(set_up, plans);
+  if (needs_shadows(plans)) provide_shadows(set_up, plans);
   take_over();
   return true;
 }
@@ -156,7 +156,7 @@ void CommunicatorMeans::take_over() {
   }
 }
 
-Means CommunicatorMeans::of_operations() const {
+Means CommunicatorMeans::means_of_operations() const {
   Means found = Means::host_pipeline;
   if (life_.works_apart() || !have_board() || node_board().stages() > 1) found = found | Means::board;
   if (process_.progress.moves_messages() && have_tags(index_)) found = found | Means::messages;
@@ -171,9 +171,9 @@ void CommunicatorMeans::share(const SharedMeans& shared, int index) {
 
 void CommunicatorMeans::spoil() {
   if (shared_.place != nullptr) shared_.place->spoil();
-  if (shared_.messages != nullptr) shared_.messages->keep_for_ever();
-  host_pipelines_.keep_for_ever();
-  shadows_.keep_for_ever();
+  if (shared_.messages != nullptr) shared_.messages->leak();
+  host_pipelines_.leak();
+  shadows_.leak();
 }
 
 }  // namespace offbeat

@@ -107,7 +107,7 @@ class CommunicatorMeans {
   // Creates the communicator for messages if there is none. Otherwise like provide().
   [[nodiscard]] bool provide_messages(MpiSetUp& set_up);
   // Returns what an operation may use if its begin must not wait.
-  [[nodiscard]] Means of_operations() const;
+  [[nodiscard]] Means means_of_operations() const;
 
   // -- sharing them, and the end
 
@@ -122,7 +122,7 @@ class CommunicatorMeans {
   [[nodiscard]] bool provide_host_pipelines(MpiSetUp& set_up);
   // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because
   // the host serves only blocking calls there. A communicator that may be revoked has none.
-  [[nodiscard]] bool lack_shadows(const TeamPlans& plans) const {
+  [[nodiscard]] bool needs_shadows(const TeamPlans& plans) const {
     return shadows_generation_ != plans.generation() && !life_.works_apart() && !life_.may_be_revoked() &&
            shared_.choose(plans).need(Means::by_name);
   }

@@ -67,7 +67,7 @@ class PlanInUse {
       break;
     }
   }
-  void outdate() { generation_ = 0; }
+  void mark_outdated() { generation_ = 0; }
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
   [[nodiscard]] const Plan& nonblocking() const { return *nonblocking_; }
@@ -111,8 +111,8 @@ class CommunicatorPlans {
     }
   }
   // Makes the next blocking call bring the plans up to date, although nothing may have changed.
-  void outdate() {
-    for (PlanInUse& each : in_use_) each.outdate();
+  void mark_outdated() {
+    for (PlanInUse& each : in_use_) each.mark_outdated();
   }
   [[nodiscard]] const PlanInUse& of(Collective collective) const { return in_use_[index_of(collective)]; }
   [[nodiscard]] bool is_up_to_date(Collective collective) const {

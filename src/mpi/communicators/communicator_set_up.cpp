@@ -33,7 +33,7 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
   }
 }
 
-bool Communicator::are_provided(Collectives collectives) const {
+bool Communicator::has_means_for(Collectives collectives) const {
   return !serves() || plans_.agreed() == nullptr || means_.suffice(*plans_.agreed(), collectives);
 }
 
@@ -48,7 +48,7 @@ void Communicator::provide(MpiSetUp& set_up, Collectives collectives) {
 // The ranks have made the same calls here, so all of them refresh in one and the same call.
 void Communicator::add_requested(Collective collective) {
   requested_.add(collective);
-  if (!are_provided({collective})) apply();
+  if (!has_means_for({collective})) apply();
 }
 
 void Communicator::refresh(Collective collective) {
@@ -59,11 +59,11 @@ void Communicator::refresh(Collective collective) {
   const Collectives wanted = requested_.with(collective);
   adaptation_.each_due([&](RowTrial& row) { decide(row); });
   // All ranks get equal answers here: they agree on the plans and on what already exists.
-  if (plans_.are_current() && are_provided(wanted)) {
+  if (plans_.are_current() && has_means_for(wanted)) {
     apply();
     return;
   }
-  or_break([&] {
+  break_on_error([&] {
     MpiSetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.

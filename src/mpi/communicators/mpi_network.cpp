@@ -37,7 +37,7 @@ MpiNetwork::~MpiNetwork() {
   const bool is_running = runtime().is_mpi_running();
   if (is_running)
     runtime().host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_->handle(), &is_left, MPI_STATUS_IGNORE);
-  if (!is_running || is_left != 0) communicator_->keep_for_ever();
+  if (!is_running || is_left != 0) communicator_->leak();
   communicator_.reset();
 }
 

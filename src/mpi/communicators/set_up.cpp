@@ -27,7 +27,7 @@ MpiSetUp::MpiSetUp(const Host& host, MPI_Comm communicator, const Settings& sett
 
 MpiSetUp::~MpiSetUp() {
   try_to([&] {
-    const std::string waited = watch_.waited_if_said();
+    const std::string waited = watch_.waited_if_reported();
     const std::string where = what_waits({});
     if (!waited.empty() && !where.empty()) say(where + "set up after " + waited);
   });

@@ -24,7 +24,7 @@ std::array<std::vector<Wanted>, collectives.size()> wanted(const TeamPlans& plan
   std::array<std::vector<Wanted>, collectives.size()> found;
   for (std::size_t k = 0; k < found.size(); ++k) {
     for (const Plans* some : {&plans.with_board, &plans.without_board}) {
-      for (const Expression* named : some->by_collective[k].named()) {
+      for (const Expression* named : some->by_collective[k].native_names()) {
         const bool is_known =
             has(named) || std::ranges::find(found[k], named, &Wanted::named) != found[k].end();
         const HostAlgorithm* algorithm = offer.find(collective_at(k), false, named->host_algorithm());

@@ -33,8 +33,8 @@ class Shadows {
     return MPI_COMM_NULL;
   }
 
-  void keep_for_ever() {
-    for (const Entry& each : entries_) each.communicator->keep_for_ever();
+  void leak() {
+    for (const Entry& each : entries_) each.communicator->leak();
   }
 
  private:

@@ -24,7 +24,7 @@ void Team::locate(MpiSetUp& set_up, const Settings& settings) {
     membership_.group(identities_);
   }
   locality_.emplace(membership_, rank_);
-  const bool copies_gpu_memory = copies_memory(settings.gpu) && devices::may_come();
+  const bool copies_gpu_memory = copies_memory(settings.gpu) && devices::may_have_driver();
   host_takes_all_memory_ = set_up.all(!copies_gpu_memory || set_up.host().takes_gpu_memory());
   if (membership_.nodes() == 1) return;
   static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());

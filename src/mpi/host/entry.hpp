@@ -31,18 +31,18 @@ template <class Argument>
 //   is_started()   returns true if this library is to take the process's calls; costs one load
 //   starts()       the same, but finds out first if that is not known yet
 
-// Starts the library, or passes the call on to the other family. It knows an entry point only by `elsewhere`,
+// Starts the library, or passes the call on to the other family. It knows an entry point only by `forwarded`,
 // so that the compiler makes one of these for each number of arguments, not for each of 340 functions.
 template <class Library, class... Words>
-[[gnu::noinline, gnu::cold]] int start_or_pass_on(int (*self)(Words...), Elsewhere& elsewhere,
+[[gnu::noinline, gnu::cold]] int start_or_pass_on(int (*self)(Words...), ForwardedFunction& forwarded,
                                                   Words... words) {
   if (Library::starts()) return self(words...);
-  if (void* next = elsewhere.function()) return reinterpret_cast<int (*)(Words...)>(next)(words...);
+  if (void* next = forwarded.function()) return reinterpret_cast<int (*)(Words...)>(next)(words...);
   // That MPI lacks this function for large counts. Its function for counts of int takes the same words.
-  void* narrow = elsewhere.narrow_function();
+  void* narrow = forwarded.narrow_function();
   if (narrow == nullptr) return MPI_ERR_OTHER;
   std::array<Word, sizeof...(Words)> arguments{words...};
-  const NarrowedCall call(elsewhere, arguments);
+  const NarrowedCall call(forwarded, arguments);
   return call.fits() ? std::apply(reinterpret_cast<int (*)(Words...)>(narrow), arguments) : MPI_ERR_OTHER;
 }
 
@@ -55,12 +55,12 @@ struct Entry<name, Library, int(Arguments...)> {
   [[gnu::always_inline]] static int call(int (*self)(Words...), Function&& function, Words... words) {
     static_assert(sizeof...(Words) == sizeof...(Arguments));
     if (!Library::is_started()) [[unlikely]]
-      return start_or_pass_on<Library>(self, elsewhere, words...);
+      return start_or_pass_on<Library>(self, forwarded, words...);
     return function(from_word<Arguments>(words)...);
   }
 
  private:
-  static inline constinit Elsewhere elsewhere{name.text, count_arguments<Arguments...>};
+  static inline constinit ForwardedFunction forwarded{name.text, count_arguments<Arguments...>};
 };
 
 }  // namespace offbeat

@@ -130,7 +130,7 @@ void* Host::next(const char* name) {
   return function != nullptr && !is_of_an_mpi_library(function) ? function : nullptr;
 }
 
-void* Host::behind(const char* name) const {
+void* Host::find_next(const char* name) const {
   if (void* function = next(name)) return function;
   return find_profiled(name);
 }

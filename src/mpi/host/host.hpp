@@ -78,7 +78,7 @@ class Host {
   [[nodiscard]] static void* next(const char* name);
   // Returns the function to which offbeat's MPI_X or PMPI_X passes a call: the next one in line, or the
   // host's PMPI_X. Returns null if neither exists.
-  [[nodiscard]] void* behind(const char* name) const;
+  [[nodiscard]] void* find_next(const char* name) const;
 
   // Returns true if a function belongs to an MPI library of this family.
   [[nodiscard]] static bool is_of_family(void* function);

@@ -241,7 +241,7 @@ void HostVariables::write(MPI_T_cvar_handle variable, int value) {
 }
 
 void HostVariables::set(const HostAlgorithm& algorithm) {
-  const auto way = std::ranges::find(ways_, &algorithm, &Way::algorithm);
+  const auto way = std::ranges::find(ways_, &algorithm, &AlgorithmVariables::algorithm);
   if (way == ways_.end()) return;  // the environment has told Intel MPI
   if (way->switched) write(*way->switched, way->switch_value);
   write(way->choice, way->value);

@@ -68,7 +68,7 @@ class HostVariables {
              std::optional<MPI_T_cvar_handle> switched, int switch_value);
 
   // How one algorithm is chosen: a variable, and another one that has to have a certain value meanwhile.
-  struct Way {
+  struct AlgorithmVariables {
     const HostAlgorithm* algorithm;
     MPI_T_cvar_handle choice;
     int value;
@@ -87,7 +87,7 @@ class HostVariables {
   HostFunction<decltype(PMPI_T_cvar_write)> write_;
   HostFunction<decltype(PMPI_T_cvar_read)> read_;
   HostOffer offer_;
-  std::vector<Way> ways_;
+  std::vector<AlgorithmVariables> ways_;
   std::vector<Before> before_;  // what restore() has to write, the last first
   bool has_begun_ = false;      // MPI_T is initialised
 };

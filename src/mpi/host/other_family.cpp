@@ -26,7 +26,7 @@ void pass_on_to(const OtherFamily& found) {
 
 namespace {
 
-void* behind_in_other_family(const std::string& name) {
+void* find_next_in_other_family(const std::string& name) {
   if (void* next = Host::next(name.c_str())) return next;
   const std::string profiled = name[0] == 'P' ? name : 'P' + name;
   return dlsym(other_family.load(std::memory_order_acquire), profiled.c_str());
@@ -36,7 +36,7 @@ bool is_int(std::int64_t value) {
   return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max();
 }
 
-bool has_counts_of_all(std::string_view name) {
+bool has_count_for_each_rank(std::string_view name) {
   constexpr std::string_view with_counts[] = {
       "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
       "_Ireduce_scatter_c", "_Reduce_scatter_init_c"};
@@ -68,26 +68,26 @@ std::size_t ranks_of(Word communicator) {
 
 }  // namespace
 
-void* Elsewhere::function() {
+void* ForwardedFunction::function() {
   void* function = function_.load(std::memory_order_relaxed);
   if (function == nullptr) {
-    function = behind_in_other_family(name_);
+    function = find_next_in_other_family(name_);
     function_.store(function, std::memory_order_relaxed);
   }
   return function;
 }
 
-void* Elsewhere::narrow_function() {
+void* ForwardedFunction::narrow_function() {
   void* function = narrow_.load(std::memory_order_relaxed);
   if (function == nullptr && name().ends_with("_c")) {
-    function = behind_in_other_family(std::string(name().substr(0, name().size() - 2)));
+    function = find_next_in_other_family(std::string(name().substr(0, name().size() - 2)));
     narrow_.store(function, std::memory_order_relaxed);
   }
   return function;
 }
 
-NarrowedCall::NarrowedCall(const Elsewhere& function, std::span<Word> arguments)
-    : has_counts_of_all_(has_counts_of_all(function.name())) {
+NarrowedCall::NarrowedCall(const ForwardedFunction& function, std::span<Word> arguments)
+    : has_count_for_each_rank_(has_count_for_each_rank(function.name())) {
   const std::string_view name = function.name();
   // The arguments after the communicator are an info and a request, or only a request.
   const bool is_persistent = name.ends_with("_init_c");
@@ -105,7 +105,7 @@ NarrowedCall::NarrowedCall(const Elsewhere& function, std::span<Word> arguments)
 
 Word NarrowedCall::narrowed(Word array, Word communicator) {
   if (array == 0) return array;
-  if (!has_counts_of_all_) {
+  if (!has_count_for_each_rank_) {
     fits_ = false;
     return 0;
   }

@@ -39,10 +39,10 @@ inline constexpr CountArgument count_arguments[] = {count_argument<Arguments>().
 
 // Finds the function to which calls of one of offbeat's functions go. Each look-up happens once, unless it
 // finds nothing.
-class Elsewhere {
+class ForwardedFunction {
  public:
   // `arguments` has one element for each argument of the function.
-  constexpr Elsewhere(const char* name, const CountArgument* arguments)
+  constexpr ForwardedFunction(const char* name, const CountArgument* arguments)
       : name_(name), arguments_(arguments) {}
   // Returns the next function of this name in line, otherwise the MPI's own. Null if there is none.
   [[nodiscard]] void* function();
@@ -63,15 +63,15 @@ class Elsewhere {
 // object, or forever if the call may use them after it has returned.
 class NarrowedCall {
  public:
-  NarrowedCall(const Elsewhere& function, std::span<Word> arguments);
+  NarrowedCall(const ForwardedFunction& function, std::span<Word> arguments);
   // Returns false if the counts cannot be narrowed.
   [[nodiscard]] bool fits() const { return fits_; }
 
  private:
   [[nodiscard]] Word narrowed(Word array, Word communicator);
 
-  bool has_counts_of_all_;  // the arrays have one element for each rank, on every rank
-  bool are_kept_;           // arrays are never freed; equal ones are stored once
+  bool has_count_for_each_rank_;  // the arrays have one element for each rank, on every rank
+  bool are_kept_;                 // arrays are never freed; equal ones are stored once
   bool fits_ = true;
   std::vector<std::vector<int>> arrays_;
 };

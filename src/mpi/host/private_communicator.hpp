@@ -31,7 +31,7 @@ class PrivateCommunicator {
   // Creates a communicator like `model`, which is a private one, too. Collective, like create().
   [[nodiscard]] bool duplicate(MPI_Comm model, MPI_Info info);
   // Call this after a failure. Messages may be left over, for which MPICH would end the job in MPI_Comm_free.
-  void keep_for_ever() { host_ = nullptr; }
+  void leak() { host_ = nullptr; }
 
   // Returns true if this process has room for one more communicator. MPICH crashes if it has no memory to
   // create one. If MPICH has no context id left, it calls the error handler of the program's communicator,

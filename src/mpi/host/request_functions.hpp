@@ -13,7 +13,7 @@ namespace offbeat {
 
 // Each function calls `next`, which does the work. A `Library` has:
 //
-//  of_program()                 static; returns null if the call does not come from the program
+//  if_called_by_program()       static; returns null if the call does not come from the program
 //  lock()                       held while `requests` is used
 //  requests                     of type Requests<Kept>
 //  now()                        marks a moment, before and after `next`
@@ -83,7 +83,7 @@ class RequestFunctions {
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
     const int code = next(request, flag, status);
-    Library* library = Library::of_program();
+    Library* library = Library::if_called_by_program();
     if (library == nullptr || code != MPI_SUCCESS || *flag == 0) return code;
     const auto lock = library->lock();
     if (auto* kept = library->requests.find(request)) library->completed(*kept, Library::now());
@@ -91,7 +91,7 @@ class RequestFunctions {
   }
 
   static int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request) {
-    Library* library = Library::of_program();
+    Library* library = Library::if_called_by_program();
     if (library == nullptr) return next(request);
     const InsideOffbeat guard;
     const Handle handle = abi::bits(*request);
@@ -106,7 +106,7 @@ class RequestFunctions {
  private:
   template <class Body>
   static int starts(int count, MPI_Request* requests, Body&& body) {
-    Library* library = Library::of_program();
+    Library* library = Library::if_called_by_program();
     if (library == nullptr) return body();
     const auto arrival = Library::now();
     const InsideOffbeat guard;
@@ -134,7 +134,7 @@ class RequestFunctions {
   // Runs `body`, a completion call. After it, is_complete(code, i) returns true if request i is complete.
   template <class Body, class IsComplete>
   static int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_complete) {
-    Library* library = Library::of_program();
+    Library* library = Library::if_called_by_program();
     if (library == nullptr) return body();
     const InsideOffbeat guard;
     std::optional<Claims> claims;

@@ -58,7 +58,7 @@ Watch::~Watch() {
   while (!slot_->since_ns.compare_exchange_weak(mine, 0, std::memory_order_acq_rel)) mine = since_ns_;
 }
 
-std::string Watch::waited_if_said() const {
+std::string Watch::waited_if_reported() const {
   return slot_ != nullptr && slot_->is_said.load(std::memory_order_relaxed)
              ? seconds_text(now_ns() - since_ns_)
              : std::string();

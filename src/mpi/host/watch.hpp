@@ -21,7 +21,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
   // Returns how long this has lived, such as "12 s", if the line has been printed. Otherwise an empty text.
-  [[nodiscard]] std::string waited_if_said() const;
+  [[nodiscard]] std::string waited_if_reported() const;
 
  private:
   struct Slot {

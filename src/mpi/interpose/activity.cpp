@@ -38,7 +38,7 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
 
 // Only a persistent call may make its communicator here, because a non-blocking call must not wait for other
 // ranks.
-Communicator* ByActivity::find(Runtime& process, MPI_Comm handle, Collective collective) const {
+Communicator* ActivityCarrier::find(Runtime& process, MPI_Comm handle, Collective collective) const {
   Communicator* communicator = activity.is_persistent() ? process.communicator(handle, collective)
                                                         : process.existing(handle, collective);
   if (communicator == nullptr) return nullptr;
@@ -52,7 +52,7 @@ Activity::Activity(Runtime& process, Form form)
   if (is_persistent_) activities.reserve_persistent();
 }
 
-void Activity::is_known_as(MPI_Request request) noexcept {
+void Activity::set_handle(MPI_Request request) noexcept {
   known_as_ = {request, this};
   activities.insert_persistent(known_as_);
 }
@@ -66,7 +66,7 @@ Outcome Activity::take(Communicator& communicator, const Call& call, bool shares
   if (!is_persistent_) return begin();
   // All ranks wait for one another here, which MPI allows.
   if (!communicator.copies_alone(call.collective)) {
-    apart_ = communicator.apart(call);
+    apart_ = communicator.make_for_request(call);
     if (apart_ == nullptr) return {};
   }
   communicator.hold();
@@ -99,7 +99,7 @@ Outcome Activity::begin() {
   failure_ = MPI_SUCCESS;
   was_seen_over_ = false;
   operation_.reset();
-  communicator.or_break(call_.collective, bytes, [&] {
+  communicator.break_on_error(call_.collective, bytes, [&] {
     const bool is_operation = !is_alone && !chosen.expression->runs_on_host();
     const bool copies_input =
         shares_ && !is_alone && needs_copy_of_input(*chosen.expression, call.collective);
@@ -119,7 +119,7 @@ Outcome Activity::begin() {
   }
   try {
     if (chosen.expression->runs_on_host()) {
-      communicator.or_break(
+      communicator.break_on_error(
           [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin(); });
       communicator.hold();
     } else {
@@ -168,7 +168,7 @@ template <class Ask>
 void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
   if (!host_pipeline_) return;
   try {
-    runner().or_break([&] {
+    runner().break_on_error([&] {
       if (std::invoke(is_over, *host_pipeline_)) host_pipeline_.reset();
     });
   } catch (...) {
@@ -374,7 +374,7 @@ HostRequest* Activities::take_request(Activity& activity) {
     cancel_reservation();
     return nullptr;
   }
-  activity.process_.progress.tell_of_polls(on_poll_of_host);
+  activity.process_.progress.report_polls_to(on_poll_of_host);
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(made->handle), *made);
   add_to(active_, 1);

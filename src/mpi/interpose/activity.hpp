@@ -96,7 +96,7 @@ class Activity {
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
   void belongs_to(MPI_Comm handle) { handle_ = handle; }
   // Sets `request`, a request of the host, as the one by which the program knows a persistent collective.
-  void is_known_as(MPI_Request request) noexcept;
+  void set_handle(MPI_Request request) noexcept;
 
   // Call if the program frees a persistent request, or gets none. Returns true if `this` may be destroyed,
   // because the collective is not active. Otherwise the collective goes on, and `this` may be gone.
@@ -221,7 +221,7 @@ extern constinit Activities activities;
 void set_status(const Host& host, MPI_Status* status);
 
 // The carrier (JudgedCall) of a non-blocking call, or of one that makes a persistent request.
-struct ByActivity {
+struct ActivityCarrier {
   static constexpr bool may_wait = false;
   Activity& activity;
 
@@ -246,7 +246,7 @@ struct ByActivity {
 template <Collective collective, Form form, class Arguments>
 [[nodiscard]] std::unique_ptr<Activity> make_activity(Runtime& process, const Arguments& call,
                                                       Outcome& outcome) noexcept {
-  using Serving = Service<collective, Arguments, ByActivity>;
+  using Serving = Service<collective, Arguments, ActivityCarrier>;
   const InsideOffbeat guard;
   last_algorithm = nullptr;
   outcome = {};
@@ -260,7 +260,7 @@ template <Collective collective, Form form, class Arguments>
       operations_under_way.clear();
       auto activity = std::make_unique<Activity>(process, form);
       activity->belongs_to(call.communicator);
-      ByActivity carrier{*activity};
+      ActivityCarrier carrier{*activity};
       auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AtOnce is the carrier (JudgedCall) of a blocking call, which it runs to its end.
+// BlockingCarrier is the carrier (JudgedCall) of a blocking call, which it runs to its end.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ inline Outcome leave_to_host(const Chosen& chosen) {
   return {.kind = Outcome::Kind::by_name, .is_counted = true};
 }
 
-struct AtOnce {
+struct BlockingCarrier {
   static constexpr bool may_wait = true;  // for the agreement of other ranks, so it may call the host
   const Types& types;
 
@@ -104,7 +104,8 @@ struct AtOnce {
   [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
                                                 std::size_t bytes, const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
-    communicator.or_break([&] { copy_input_if_needed(*chosen.expression, communicator.size(), call, copy); });
+    communicator.break_on_error(
+        [&] { copy_input_if_needed(*chosen.expression, communicator.size(), call, copy); });
     communicator.run(chosen, call, bytes, stand_ins);
   }
 };

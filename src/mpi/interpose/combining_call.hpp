@@ -155,7 +155,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
               reduction,
               known.has_root ? call_.root : 0};
     if constexpr (has_lists) {
-      communicator_->or_break([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
+      communicator_->break_on_error([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
     }
     const std::size_t bytes = call.length(communicator_->size());
@@ -169,7 +169,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   [[gnu::noinline]] static Outcome carry_out_staged(CombiningCall self, Call call, std::size_t bytes,
                                                     bool shares) {
     Outcome outcome;
-    self.communicator_->or_break(collective, bytes, [&] {
+    self.communicator_->break_on_error(collective, bytes, [&] {
       std::optional<Staged> here;
       Staged& staged = self.carrier_.keep(here);
       // An input that must be copied first, as it shares memory with the output, is copied by the CPU.
@@ -183,7 +183,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   }
 
   [[gnu::noinline]] static void* unwanted_output(Communicator& communicator, Kept& kept, std::size_t bytes) {
-    communicator.or_break(collective, bytes, [&] { kept.unwanted.emplace(bytes); });
+    communicator.break_on_error(collective, bytes, [&] { kept.unwanted.emplace(bytes); });
     return kept.unwanted->data();
   }
 };

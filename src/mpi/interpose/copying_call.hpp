@@ -82,7 +82,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     }
 
     std::size_t bytes = 0;
-    Call call = communicator_->or_break(collective, bytes, [&] {
+    Call call = communicator_->break_on_error(collective, bytes, [&] {
       input.measure(types);
       output.measure(types);
       Call measured = call_on_sides(in_place);
@@ -92,7 +92,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     if (checks()) [[unlikely]]
       check_copied(call);
     Outcome outcome = leave_to_host();
-    communicator_->or_break(collective, bytes, [&] {
+    communicator_->break_on_error(collective, bytes, [&] {
       if (input.needs_packing() || output.needs_packing()) [[unlikely]] {
         const bool may_stay = carrier_.may_have_stand_ins(*communicator_, collective, bytes, 1);
         kept_.provide(types, may_stay, may_stay && !is_aliased, Carrier::may_wait);

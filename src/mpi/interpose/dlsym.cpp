@@ -50,7 +50,7 @@ const char in_this_library = 0;
 
 // Returns true if the caller is this library, the tracer or an MPI. This library is recognised by its place
 // in memory, because its file may have any name.
-bool looks_for_the_host(const void* caller) noexcept {
+bool is_mpi_or_own_library(const void* caller) noexcept {
   Dl_info info{};
   Dl_info own{};
   if (dladdr(caller, &info) == 0) return false;
@@ -74,7 +74,7 @@ void* our_function(const char* name) noexcept {
 
 [[gnu::noinline]] void* look_up_for(const void* caller, void* handle, const char* name) noexcept {
   void* const theirs = next_look_up()(handle, name);
-  if (theirs == nullptr || looks_for_the_host(caller)) return theirs;
+  if (theirs == nullptr || is_mpi_or_own_library(caller)) return theirs;
   void* const ours = Host::is_of_family(theirs) ? our_function(name) : nullptr;
   static_cast<void>(dlerror());  // clears the error of look-ups that the caller does not know of
   return ours != nullptr ? ours : theirs;

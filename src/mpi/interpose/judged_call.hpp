@@ -78,7 +78,7 @@ class JudgedCall {
   [[nodiscard]] Outcome leave_to_host() const { return {.is_counted = communicator_ != nullptr}; }
 
   // Returns true if OFFBEAT_CHECK applies to this call. Call it after the communicator has been found, and
-  // not inside or_break(): a mismatch is no failure, and later calls are served.
+  // not inside break_on_error(): a mismatch is no failure, and later calls are served.
   [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
 
   template <class Keeping>

@@ -24,7 +24,7 @@ std::int8_t MeasuredRequests::take(MeasuredCall call) noexcept {
   return Outcome::none;
 }
 
-void MeasuredRequests::begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept {
+void MeasuredRequests::note_begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept {
   const std::lock_guard lock(lock_);
   Entry& entry = entries_[static_cast<std::size_t>(place)];
   if (code != MPI_SUCCESS) {

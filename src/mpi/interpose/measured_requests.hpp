@@ -20,7 +20,7 @@ class MeasuredRequests {
   // call is then not measured.
   [[nodiscard]] std::int8_t take(MeasuredCall call) noexcept;
   // Call after the host's function has returned. `code` says whether it began the call, as `request`.
-  void begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept;
+  void note_begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept;
   // Forgets a request that the program frees.
   void forget(MPI_Request request) noexcept;
 

@@ -23,11 +23,11 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
 // collective replaces its handle. MPI_REQUEST_NULL replaces requests that offbeat completes afterwards. It
 // also replaces inactive persistent requests, for which MPICH 4 and 5 wait forever, but not those that the
 // host has started.
-class AsTheHostSees {
+class RequestsForHost {
  public:
   enum class Own : std::uint8_t { shown, hidden };
 
-  AsTheHostSees(int count, MPI_Request* requests) : count_(std::max(count, 0)), requests_(requests) {}
+  RequestsForHost(int count, MPI_Request* requests) : count_(std::max(count, 0)), requests_(requests) {}
   // Call this first. Throws std::bad_alloc.
   void replace(Own own) {
     for (int i = 0; i < count_ && requests_ != nullptr; ++i) {
@@ -62,7 +62,7 @@ class AsTheHostSees {
   pool::List<char> is_ours_;        // for each copy: 1 if the request is offbeat's
 };
 
-class OnRequests {
+class RequestCalls {
  public:
   static int start(decltype(PMPI_Start)* next, MPI_Request* request) {
     Activity* mine = find_persistent(request);
@@ -125,14 +125,14 @@ class OnRequests {
   template <class Next>
   static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
                      MPI_Status* status, std::uint64_t begun = 0) {
-    if (are_of_host()) [[likely]]
+    if (all_belong_to_host()) [[likely]]
       return next(count, requests, index, flag, status);
     Failure failure;
     const int found = finish_first(count, requests, status, begun, failure);
     if (found < 0) {
       return measured(count, requests, Waits::no, [&] {
-        return shown(count, requests,
-                     [&](MPI_Request* all) { return next(count, all, index, flag, status); });
+        return call_host_with_shown(count, requests,
+                                    [&](MPI_Request* all) { return next(count, all, index, flag, status); });
       });
     }
     *index = found;
@@ -142,12 +142,12 @@ class OnRequests {
   template <class Next>
   static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
                       MPI_Status statuses[], std::uint64_t begun = 0) {
-    if (are_of_host()) [[likely]]
+    if (all_belong_to_host()) [[likely]]
       return next(count, requests, done, indices, statuses);
     Failure failure;
     const int own = finish_some(count, requests, indices, statuses, begun, failure);
     const int code = measured(count, requests, Waits::no, [&] {
-      return shown(count, requests, [&](MPI_Request* all) {
+      return call_host_with_shown(count, requests, [&](MPI_Request* all) {
         return next(count, all, done, indices + own, at(statuses, own));
       });
     });
@@ -157,11 +157,11 @@ class OnRequests {
 
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
-    if (are_of_host() || flag == nullptr) [[likely]]
+    if (all_belong_to_host() || flag == nullptr) [[likely]]
       return next(request, flag, status);
     Failure failure;
     if (!look_at_one(request, failure))
-      return shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
+      return call_host_with_shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
     *flag = 1;
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
     return tell(MPI_SUCCESS, failure);
@@ -171,16 +171,16 @@ class OnRequests {
   static int request_get_status_of(Next* next, int count, const MPI_Request requests[], Rest... rest) {
     if (next == nullptr) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_UNSUPPORTED_OPERATION);
     auto* const all = const_cast<MPI_Request*>(requests);
-    if (are_of_host()) [[likely]]
+    if (all_belong_to_host()) [[likely]]
       return next(count, all, rest...);
     tell_host(count, all);
-    return shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
+    return call_host_with_shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
   }
   // Serves MPICH's extension, which looks at the request and changes nothing.
   static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
     if (next == nullptr) next = ask_for_status;
     Failure failure;
-    if (are_of_host() || activities.find(request) == nullptr) [[likely]]
+    if (all_belong_to_host() || activities.find(request) == nullptr) [[likely]]
       return next(request);
     if (look_at_one(request, failure)) return 1;
     return active(request) == nullptr ? next(request) : 0;
@@ -192,7 +192,7 @@ class OnRequests {
       if (mine->abandon()) delete mine;
       operations_under_way.clear();
       inside_offbeat = was_inside;
-    } else if (!are_of_host() && request != nullptr) {
+    } else if (!all_belong_to_host() && request != nullptr) {
       const InsideOffbeat guard;
       if (Activity* one = active(*request)) {
         one->share_with_host();
@@ -210,7 +210,7 @@ class OnRequests {
  private:
   using Failure = RequestFailure;
 
-  [[nodiscard]] static bool are_of_host() { return !activities.any_active() || inside_offbeat; }
+  [[nodiscard]] static bool all_belong_to_host() { return !activities.any_active() || inside_offbeat; }
   [[nodiscard]] static Activity* find_persistent(const MPI_Request* request) {
     if (!activities.any_persistent() || inside_offbeat || request == nullptr) return nullptr;
     Activity* mine = activities.find(*request);
@@ -316,12 +316,14 @@ class OnRequests {
   }
   template <class Next>
   static int waitall_or_one(int count, MPI_Request* requests, MPI_Status* statuses, Next&& next) {
-    if (are_of_host()) [[likely]]
+    if (all_belong_to_host()) [[likely]]
       return next(requests);
     Failure failure;
     const bool are_own = wait_for_own(count, requests, statuses, failure);
     if (are_own) return tell(MPI_SUCCESS, failure);
-    return tell(measured(count, requests, Waits::yes, [&] { return shown(count, requests, next); }), failure);
+    return tell(
+        measured(count, requests, Waits::yes, [&] { return call_host_with_shown(count, requests, next); }),
+        failure);
   }
 
   struct Found {
@@ -351,7 +353,7 @@ class OnRequests {
   }
   template <class Next>
   static int testall_or_one(int count, MPI_Request* requests, int* flag, MPI_Status* statuses, Next&& next) {
-    if (are_of_host() || flag == nullptr) [[likely]]
+    if (all_belong_to_host() || flag == nullptr) [[likely]]
       return next(count, requests);
     Found found = look_at_own(count, requests);
     if (found.own == 0) return measured(count, requests, Waits::no, [&] { return next(count, requests); });
@@ -370,8 +372,8 @@ class OnRequests {
     if (found.own == count) {
       *flag = 1;
     } else {
-      const int code = seen(count, requests, AsTheHostSees::Own::hidden,
-                            [&](MPI_Request* others) { return next(count, others); });
+      const int code = call_host_with(count, requests, RequestsForHost::Own::hidden,
+                                      [&](MPI_Request* others) { return next(count, others); });
       if (code != MPI_SUCCESS || *flag == 0) return code;
     }
     Failure failure;
@@ -435,7 +437,7 @@ class OnRequests {
   }
   template <class Next, class Test, class IsOver>
   static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
-    if (are_of_host()) [[likely]]
+    if (all_belong_to_host()) [[likely]]
       return next();
     if (!has_active(count, requests)) return measured(count, requests, Waits::yes, next);
     std::uint64_t begun = 0;
@@ -463,17 +465,17 @@ class OnRequests {
   }
 
   template <class Body>
-  static int seen(int count, MPI_Request* requests, AsTheHostSees::Own own, Body&& body) {
-    AsTheHostSees all(count, requests);
+  static int call_host_with(int count, MPI_Request* requests, RequestsForHost::Own own, Body&& body) {
+    RequestsForHost all(count, requests);
     if (!try_to([&] { all.replace(own); })) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
     const int code = body(all.data());
     all.write_back();
     return code;
   }
   template <class Body>
-  static int shown(int count, MPI_Request* requests, Body&& body) {
+  static int call_host_with_shown(int count, MPI_Request* requests, Body&& body) {
     if (!activities.any_persistent()) return body(requests);
-    return seen(count, requests, AsTheHostSees::Own::shown, body);
+    return call_host_with(count, requests, RequestsForHost::Own::shown, body);
   }
   // Tells the host of all collectives that are over.
   static void tell_host(int count, const MPI_Request* requests) noexcept {

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "mpi/interpose/at_once.hpp"
+#include "mpi/interpose/blocking_carrier.hpp"
 #include "mpi/interpose/combining_call.hpp"
 #include "mpi/interpose/copying_call.hpp"
 
@@ -42,9 +42,9 @@ template <Collective collective, class Arguments>
       process.count_native(collective);
       return {};
     }
-    AtOnce carrier{process.types()};
-    typename Service<collective, Arguments, AtOnce>::Kept kept;
-    using Serving = Service<collective, Arguments, AtOnce>;
+    BlockingCarrier carrier{process.types()};
+    typename Service<collective, Arguments, BlockingCarrier>::Kept kept;
+    using Serving = Service<collective, Arguments, BlockingCarrier>;
     Outcome outcome = Serving(process, call, carrier, kept).run();
     if (Serving::root_judges && outcome.kind == Outcome::Kind::rejected) outcome = {.is_counted = true};
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);

@@ -32,7 +32,7 @@ template <Name name, class Signature>
   if (name.text[0] == 'P' || inside_offbeat) {
     return found_once<Signature>([] { return runtime().host.find_profiled(name.text); });
   }
-  return found_once<Signature>([] { return runtime().host.behind(name.text); });
+  return found_once<Signature>([] { return runtime().host.find_next(name.text); });
 }
 
 // The library as entry.hpp needs it.
@@ -88,14 +88,14 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
     const std::uint64_t begun = RowTrial::now();
     const int code =
         call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
-    measured_requests.begun(outcome.measured, code, *request, begun);
+    measured_requests.note_begun(outcome.measured, code, *request, begun);
     return code;
   }
   const int code =
       call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
   if (activity == nullptr) return code;
   if (code == MPI_SUCCESS) {
-    activity->is_known_as(*request);
+    activity->set_handle(*request);
   } else {
     delete activity;
   }

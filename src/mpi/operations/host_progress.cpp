@@ -67,7 +67,7 @@ void HostProgress::ensure() const {
   thread_.ensure();
 }
 
-void HostProgress::tell_of_polls(void (*function)() noexcept) const {
+void HostProgress::report_polls_to(void (*function)() noexcept) const {
   if (!register_) return;
   told_of_polls.store(function, std::memory_order_relaxed);
   if (duty.begins()) register_(advance_in_open_mpi);

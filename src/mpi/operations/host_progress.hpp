@@ -40,7 +40,7 @@ class HostProgress {
   // Call this when an operation is under way.
   void ensure() const;
   // Makes the host call `function` whenever it polls, in a thread of the program. Only Open MPI does so.
-  void tell_of_polls(void (*function)() noexcept) const;
+  void report_polls_to(void (*function)() noexcept) const;
   // Call this before the host ends.
   void stop() const;
 

@@ -64,7 +64,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
   if (copies_memory(settings.gpu)) devices::look_for_drivers();
   selection.start_with(settings);
-  selection.ask_for_offer([]() -> const HostOffer& { return runtime().host_variables().offer(); });
+  selection.set_offer_function([]() -> const HostOffer& { return runtime().host_variables().offer(); });
   HostVariables::prepare(host, host_mpi, selection);
 }
 
@@ -110,13 +110,13 @@ namespace {
 
 // The communicator for which this thread last found no entry and could not make one. It is valid if no entry
 // has been made and none has died since.
-struct WithoutEntry {
+struct LastMiss {
   std::uintptr_t handle;
   std::uint64_t births;
   std::uint64_t deaths;
-  bool operator==(const WithoutEntry&) const = default;
+  bool operator==(const LastMiss&) const = default;
 };
-constinit thread_local WithoutEntry without_entry [[gnu::tls_model("initial-exec")]]{};
+constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
 
 // The communicators that this thread is freeing. There is more than one if attribute functions free others.
 //
@@ -144,7 +144,7 @@ constinit thread_local std::size_t freeing_count = 0;
 class StackWalk {
  public:
   explicit StackWalk(const void* frame) : frame_(frame) {}
-  [[nodiscard]] bool finds_it() {
+  [[nodiscard]] bool finds_frame() {
     const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
     // A function without unwind tables ends the walk early. The frame may lie beyond it, so it counts as
     // found.
@@ -169,7 +169,7 @@ class StackWalk {
 };
 
 void forget_ended_calls() {
-  while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_it()) --freeing_count;
+  while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_frame()) --freeing_count;
 }
 
 // Returns the entry of a communicator that this thread is freeing, as far as is known, otherwise null.
@@ -245,14 +245,14 @@ Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
   RecentCommunicator& entry = recent_communicator(key);
   if (entry.handle == key && entry.deaths == deaths) [[likely]]
     return entry.communicator;
-  const WithoutEntry without{key, births_.load(std::memory_order_acquire), deaths};
-  if (without == without_entry) return nullptr;
+  const LastMiss without{key, births_.load(std::memory_order_acquire), deaths};
+  if (without == last_miss) return nullptr;
   Communicator* found = nullptr;
   if (!find(handle, found)) {
-    if (Communicator::is_made_alone(host, handle)) {
+    if (Communicator::needs_no_agreement(host, handle)) {
       found = find_or_create(handle, collective);
     } else {
-      without_entry = without;
+      last_miss = without;
     }
   }
   if (found != nullptr) entry = {key, found, deaths};

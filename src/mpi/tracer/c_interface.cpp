@@ -20,12 +20,12 @@ Facts facts_of(Tracer& tracer, const Communicator& communicator, const ObservedC
 
 std::uint64_t begins(const ObservedCall& call) noexcept {
   const Nanoseconds arrival = clock::now();
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   OpenCall open;
   if (tracer == nullptr) return open.slot;
   if_possible([&] {
     const auto lock = tracer->lock();
-    Communicator* communicator = tracer->counted(below().host.Comm_f2c(call.communicator));
+    Communicator* communicator = tracer->counted(lower_layers().host.Comm_f2c(call.communicator));
     if (communicator == nullptr || !tracer->wants(call.collective, *communicator)) return;
     const int flags = call.is_blocking ? 0 : CallFlag::nonblocking;
     open = tracer->begin(call.collective, static_cast<std::uint8_t>(flags), *communicator,
@@ -36,7 +36,7 @@ std::uint64_t begins(const ObservedCall& call) noexcept {
 
 void returns(std::uint64_t slot, bool is_complete, const char* algorithm) noexcept {
   const Nanoseconds exit = clock::now();
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   if (tracer == nullptr) return;
   if_possible([&] {
     const auto lock = tracer->lock();
@@ -46,7 +46,7 @@ void returns(std::uint64_t slot, bool is_complete, const char* algorithm) noexce
 
 void completes(std::uint64_t slot) noexcept {
   const Nanoseconds completion = clock::now();
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   if (tracer == nullptr) return;
   const auto lock = tracer->lock();
   tracer->complete({slot}, completion);

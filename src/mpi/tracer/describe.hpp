@@ -71,24 +71,24 @@ class Describer {
   // If the call is in place, the other buffer describes the contribution.
   Facts contribution(const auto& own, const auto& other) {
     const bool is_in_place = may_be_in_place && own.data == MPI_IN_PLACE;
-    Facts facts = is_in_place ? described(other) : described(own);
+    Facts facts = is_in_place ? facts_of_buffer(other) : facts_of_buffer(own);
     facts.is_in_place = is_in_place;
     if constexpr (known.has_operation) facts.operation = tracer_.operation(call_.op);
     return facts;
   }
 
   template <class Memory>
-  Facts described(const Elements<Memory>& buffer) {
+  Facts facts_of_buffer(const Elements<Memory>& buffer) {
     Facts facts = vector(buffer.count, buffer.type);
     if constexpr (has_many_blocks) facts.bytes *= blocks();
     return facts;
   }
   template <class Memory>
-  Facts described(const Blocks<Memory>& buffer) {
+  Facts facts_of_buffer(const Blocks<Memory>& buffer) {
     return vector(has_many_blocks ? sum(buffer.counts) : buffer.counts[communicator_.rank], buffer.type);
   }
   template <class Memory>
-  Facts described(const TypedBlocks<Memory>& buffer) {
+  Facts facts_of_buffer(const TypedBlocks<Memory>& buffer) {
     Facts facts{.count = sum(buffer.counts)};
     for (int i = 0; i < blocks(); ++i) {
       if (buffer.counts[i] > 0) facts.bytes += buffer.counts[i] * tracer_.type(buffer.types[i]).size;

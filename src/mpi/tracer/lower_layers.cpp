@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/tracer/below.hpp"
+#include "mpi/tracer/lower_layers.hpp"
 
 #include <dlfcn.h>
 
@@ -18,21 +18,21 @@ void find_next(Function*& function, const char* name) {
 
 }  // namespace
 
-Below::Below() {
+LowerLayers::LowerLayers() {
   find_next(last_algorithm_, "offbeat_last_algorithm");
   find_next(started_algorithm_, "offbeat_started_algorithm");
   find_next(observe_, "offbeat_observe");
 }
 
-std::atomic<const Below*> what_is_below{nullptr};
+std::atomic<const LowerLayers*> known_lower_layers{nullptr};
 
-bool find_what_is_below_or_pass_on() {
+bool find_lower_layers_or_pass_on() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (other_family.load(std::memory_order_acquire) != nullptr) return false;
-  if (what_is_below.load(std::memory_order_acquire) != nullptr) return true;
+  if (known_lower_layers.load(std::memory_order_acquire) != nullptr) return true;
   try {
-    what_is_below.store(new Below, std::memory_order_release);  // never destroyed
+    known_lower_layers.store(new LowerLayers, std::memory_order_release);  // never destroyed
     return true;
   } catch (const OtherFamily& found) {
     pass_on_to(found);

@@ -73,7 +73,7 @@ std::string mpi_version() {
   return {text, std::strcspn(text, "\n,")};
 }
 
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
   std::uint64_t x = hash + 0x9E3779B97F4A7C15ULL + value;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
@@ -82,7 +82,7 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {  // the finaliser
 
 std::uint64_t hash_of(const std::vector<int>& ranks) {
   std::uint64_t hash = ranks.size();
-  for (const int rank : ranks) hash = mixed(hash, static_cast<std::uint64_t>(rank));
+  for (const int rank : ranks) hash = mix(hash, static_cast<std::uint64_t>(rank));
   return hash;
 }
 
@@ -91,7 +91,7 @@ constexpr std::uint32_t most_types = std::numeric_limits<std::uint16_t>::max();
 
 }  // namespace
 
-Tracer::Tracer(const Below& below, const Settings& settings)
+Tracer::Tracer(const LowerLayers& below, const Settings& settings)
     : host_(below.host),
       every_(settings.trace_every),
       rank_(host_.rank_in(MPI_COMM_WORLD)),
@@ -120,7 +120,7 @@ Tracer::Tracer(const Below& below, const Settings& settings)
         .records = records_,
         .is_partial = is_partial,
         .mpi = mpi_version(),
-        .clock = stored(synchronised())},
+        .clock = to_stored_clock(synchronised())},
        settings);
   pause(settings.trace_paused);
   add(MPI_COMM_WORLD, null_communicator_, false);
@@ -147,8 +147,8 @@ void Tracer::finish() {
                      .bound_ns = static_cast<double>(header.begin.bound)};
   clock::Model end = synchronised();
   clock::join(begin, end);
-  header.begin = stored(begin);
-  header.end = stored(end);
+  header.begin = to_stored_clock(begin);
+  header.end = to_stored_clock(end);
   host_.Comm_free(&private_);
   writer_.finish();
   std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
@@ -271,8 +271,8 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     }
     made->is_of_several_jobs = std::ranges::find(ranks, -1) != ranks.end();
   }
-  const std::uint64_t family = mixed(from != nullptr ? from->identity : 0, made->group);
-  made->identity = mixed(family, ordinals_[family]++);
+  const std::uint64_t family = mix(from != nullptr ? from->identity : 0, made->group);
+  made->identity = mix(family, ordinals_[family]++);
   recent_.erase(abi::bits(handle));
   communicators_[abi::bits(handle)] = std::move(made);
 }
@@ -375,9 +375,9 @@ void start_tracer_or_exit() {
   try {
     const Settings settings = Settings::from_environment();
     if (settings.trace.empty()) return;
-    the_tracer.store(new Tracer(below(), settings),
+    the_tracer.store(new Tracer(lower_layers(), settings),
                      std::memory_order_release);  // never destroyed
-    below().tell(c_interface);
+    lower_layers().set_observer(c_interface);
   } catch (const CommunicationError& error) {
     say(std::string("this run is not traced: ") + error.what());
   } catch (const UsageError& error) {

@@ -16,7 +16,7 @@
 #include "base/settings.hpp"
 #include "mpi/host/inside_offbeat.hpp"
 #include "mpi/host/requests.hpp"
-#include "mpi/tracer/below.hpp"
+#include "mpi/tracer/lower_layers.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -82,11 +82,11 @@ struct TracedRequest {
 class Tracer {
  public:
   // Opens the trace at the end of MPI_Init. All ranks of MPI_COMM_WORLD must call this. Throws UsageError.
-  Tracer(const Below& below, const Settings& settings);
+  Tracer(const LowerLayers& below, const Settings& settings);
   // Completes the trace before MPI_Finalize. All ranks must call this.
   void finish();
   // Returns the tracer if the current call comes from the program, otherwise null.
-  [[nodiscard]] static Tracer* of_program();
+  [[nodiscard]] static Tracer* if_called_by_program();
 
   // Locks the tracer under MPI_THREAD_MULTIPLE. Hold the lock while you call any function below.
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
@@ -206,7 +206,7 @@ class Tracer {
   void started(const TracedRequest& traced, MPI_Request request, Nanoseconds exit, int code) {
     if (!traced.open.is_recorded()) return;
     const bool may_be_served = facts(traced.prepared->collective).is_served;
-    const char* algorithm = may_be_served ? below().started_algorithm(request) : nullptr;
+    const char* algorithm = may_be_served ? lower_layers().started_algorithm(request) : nullptr;
     leave(traced.open, exit, code != MPI_SUCCESS, algorithm);
   }
   void completed(TracedRequest& request, Nanoseconds completion) {
@@ -278,7 +278,7 @@ extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();
 
-inline Tracer* Tracer::of_program() {
+inline Tracer* Tracer::if_called_by_program() {
   return inside_offbeat ? nullptr : the_tracer.load(std::memory_order_acquire);
 }
 

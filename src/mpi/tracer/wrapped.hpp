@@ -21,10 +21,10 @@ namespace offbeat::trace::wrapped {
 using trace::next;
 // The Library that entry.hpp describes.
 struct Library {
-  static bool is_started() { return has_below(); }
-  static bool starts() { return find_what_is_below_or_pass_on(); }
+  static bool is_started() { return has_lower_layers(); }
+  static bool starts() { return find_lower_layers_or_pass_on(); }
 };
-using OnRequests = RequestFunctions<Tracer>;
+using RequestCalls = RequestFunctions<Tracer>;
 
 // Returns the request that a call made, which is its last argument.
 template <class... Arguments>
@@ -34,7 +34,7 @@ MPI_Request request_of(const Arguments&... arguments) {
 
 // Reports the error of a host that is too old to have the function.
 inline int unsupported(MPI_Comm communicator) {
-  below().host.Comm_call_errhandler(communicator, MPI_ERR_UNSUPPORTED_OPERATION);
+  lower_layers().host.Comm_call_errhandler(communicator, MPI_ERR_UNSUPPORTED_OPERATION);
   return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
@@ -42,7 +42,7 @@ inline int unsupported(MPI_Comm communicator) {
 // not see collectives that it never serves, so they have none.
 template <Collective collective>
 const char* last_algorithm() {
-  return facts(collective).is_served ? below().last_algorithm() : nullptr;
+  return facts(collective).is_served ? lower_layers().last_algorithm() : nullptr;
 }
 
 template <Collective collective, class Next, class... Arguments>
@@ -127,7 +127,7 @@ template <Collective collective, Form form, class Next, class... Arguments>
 int call(Next* next, Arguments... arguments) {
   if (next == nullptr) [[unlikely]]
     return unsupported(Signature<collective>::read(arguments...).communicator);
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   if (tracer == nullptr) return next(arguments...);
   if constexpr (form == Form::blocking) return blocking<collective>(*tracer, next, arguments...);
   if constexpr (form == Form::nonblocking) return nonblocking<collective>(*tracer, next, arguments...);
@@ -146,7 +146,7 @@ template <Parent parent, class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
   if (next == nullptr) [[unlikely]]
     return MPI_ERR_UNSUPPORTED_OPERATION;
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   if (tracer == nullptr) return next(arguments...);
   const InsideOffbeat guard;
   const int code = next(arguments...);
@@ -175,14 +175,14 @@ int creates(Next* next, Arguments... arguments) {
 
 inline int spawn(decltype(PMPI_Comm_spawn)* next, const char* command, char* arguments[], int most,
                  MPI_Info info, int root, MPI_Comm communicator, MPI_Comm* made, int codes[]) {
-  const SpawnInfos infos(below().host, 1, &info, root, communicator);
+  const SpawnInfos infos(lower_layers().host, 1, &info, root, communicator);
   return creates<Parent::none>(next, command, arguments, most, infos.data()[0], root, communicator, made,
                                codes);
 }
 inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, char* commands[],
                           char** arguments[], const int most[], const MPI_Info program_infos[], int root,
                           MPI_Comm communicator, MPI_Comm* made, int codes[]) {
-  const SpawnInfos infos(below().host, count, program_infos, root, communicator);
+  const SpawnInfos infos(lower_layers().host, count, program_infos, root, communicator);
   return creates<Parent::none>(next, count, commands, arguments, most, infos.data(), root, communicator, made,
                                codes);
 }
@@ -191,7 +191,7 @@ inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, c
 // free.
 template <class Next>
 int frees_communicator(Next* next, MPI_Comm* communicator) {
-  Tracer* tracer = Tracer::of_program();
+  Tracer* tracer = Tracer::if_called_by_program();
   if (tracer == nullptr) return next(communicator);
   const InsideOffbeat guard;
   {
@@ -202,7 +202,7 @@ int frees_communicator(Next* next, MPI_Comm* communicator) {
 }
 
 inline int type_free(decltype(PMPI_Type_free)* next, MPI_Datatype* type) {
-  if (Tracer* tracer = Tracer::of_program()) {
+  if (Tracer* tracer = Tracer::if_called_by_program()) {
     const auto lock = tracer->lock();
     tracer->forget_type(*type);
   }
@@ -210,7 +210,7 @@ inline int type_free(decltype(PMPI_Type_free)* next, MPI_Datatype* type) {
 }
 
 inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
-  if (Tracer* tracer = Tracer::of_program()) {
+  if (Tracer* tracer = Tracer::if_called_by_program()) {
     const auto lock = tracer->lock();
     tracer->forget_operation(*op);
   }
@@ -223,7 +223,7 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 // level, because C cannot pass on further arguments.
 template <class Next>
 int pcontrol(Next* next, int level) {
-  if (Tracer* tracer = Tracer::of_program(); tracer != nullptr && (level == 0 || level == 1)) {
+  if (Tracer* tracer = Tracer::if_called_by_program(); tracer != nullptr && (level == 0 || level == 1)) {
     const auto lock = tracer->lock();
     tracer->pause(level == 0);
   }
@@ -240,7 +240,7 @@ int init(Next* next, Arguments... arguments) {
     code = next(arguments...);
   }
   // If liboffbeat-<family>.so is below, that library prints the warning.
-  if (code == MPI_SUCCESS && !below().has_offbeat()) name_unknown_settings(below().host);
+  if (code == MPI_SUCCESS && !lower_layers().has_offbeat()) name_unknown_settings(lower_layers().host);
   if (code == MPI_SUCCESS) start_tracer_or_exit();
   return code;
 }

@@ -113,7 +113,8 @@ void Types::throw_failure(const char* what, std::int64_t count, std::size_t byte
 // Calls use(begin, count, position, bytes) for parts whose bytes fit an int, unless a single element is too
 // large.
 template <class Use>
-void Types::by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const {
+void Types::for_each_int_sized_part(const char* what, std::int64_t count, const Layout& layout,
+                                    Use&& use) const {
   const auto size = static_cast<std::int64_t>(layout.size);
   if (size == 0) return;
   const std::int64_t at_once = std::max<std::int64_t>(1, Bytes::most / size);
@@ -148,7 +149,7 @@ TypeSpan Types::span_of(std::int64_t count, MPI_Datatype type, const Layout& lay
 
 void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const Layout& layout,
                  std::byte* to) const {
-  by_parts(
+  for_each_int_sized_part(
       "pack", count, layout, [&](std::ptrdiff_t begin, int some, std::ptrdiff_t packed, MPI_Count bytes) {
         const std::byte* from = static_cast<const std::byte*>(data) + begin;
         const bool is_long = bytes > Bytes::most;
@@ -170,25 +171,25 @@ void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const 
 
 void Types::unpack(const std::byte* from, void* data, std::int64_t count, MPI_Datatype type,
                    const Layout& layout) const {
-  by_parts("unpack", count, layout,
-           [&](std::ptrdiff_t begin, int some, std::ptrdiff_t packed, MPI_Count bytes) {
-             std::byte* to = static_cast<std::byte*>(data) + begin;
-             const bool is_long = bytes > Bytes::most;
-             if (to == nullptr || (is_long && !host_->Unpack_c)) {
-               const Bytes all(*host_, bytes);
-               return send_to_self(from + packed, all.count(), all.type(), to, some, type);
-             }
-             if (is_long) {
-               MPI_Count position = 0;
-               const int code =
-                   host_->Unpack_c(from + packed, bytes, &position, to, some, type, own_communicator_);
-               return code_of_packing(code, position == bytes);
-             }
-             int position = 0;
-             const int code = host_->Unpack(from + packed, static_cast<int>(bytes), &position, to, some, type,
-                                            own_communicator_);
-             return code_of_packing(code, position == bytes);
-           });
+  for_each_int_sized_part(
+      "unpack", count, layout, [&](std::ptrdiff_t begin, int some, std::ptrdiff_t packed, MPI_Count bytes) {
+        std::byte* to = static_cast<std::byte*>(data) + begin;
+        const bool is_long = bytes > Bytes::most;
+        if (to == nullptr || (is_long && !host_->Unpack_c)) {
+          const Bytes all(*host_, bytes);
+          return send_to_self(from + packed, all.count(), all.type(), to, some, type);
+        }
+        if (is_long) {
+          MPI_Count position = 0;
+          const int code =
+              host_->Unpack_c(from + packed, bytes, &position, to, some, type, own_communicator_);
+          return code_of_packing(code, position == bytes);
+        }
+        int position = 0;
+        const int code = host_->Unpack(from + packed, static_cast<int>(bytes), &position, to, some, type,
+                                       own_communicator_);
+        return code_of_packing(code, position == bytes);
+      });
 }
 
 void Types::pack_part(const std::byte* data, std::size_t first, std::size_t bytes, MPI_Datatype type,

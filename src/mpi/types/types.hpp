@@ -178,7 +178,7 @@ class Types {
   int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
                    MPI_Datatype received_type) const;
   template <class Use>
-  void by_parts(const char* what, std::int64_t count, const Layout& layout, Use&& use) const;
+  void for_each_int_sized_part(const char* what, std::int64_t count, const Layout& layout, Use&& use) const;
   [[noreturn]] void throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const;
 
   const Host* host_;

@@ -74,7 +74,7 @@ bool channels_fit(const Board& board, int pieces) {
   return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
 
-Task through_channels(const WindowRound& round) {
+Task run_through_channels(const WindowRound& round) {
   const Gifts& gifts = round.gifts;
   Board& board = round.board;
   const int ranks = round.net.size;
@@ -84,7 +84,7 @@ Task through_channels(const WindowRound& round) {
   std::size_t* taken = given + places;                                 // chunks taken from each rank
   std::size_t* known = taken + places;  // chunks that each rank is known to have taken
   std::fill_n(given, 3 * places, 0);
-  bool has_own = gifts.gives_itself();
+  bool has_own = gifts.keeps_own_block();
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
     for (bool got_further = false; !got_further && !is_over;) {

@@ -12,6 +12,6 @@ namespace offbeat::direct {
 [[nodiscard]] bool channels_fit(const Board& board, int pieces);
 // Gives and takes everything of one rank through channels, with each other rank as fast as that one allows.
 // In `round`, a piece is a whole channel.
-[[nodiscard]] Task through_channels(const WindowRound& round);
+[[nodiscard]] Task run_through_channels(const WindowRound& round);
 
 }  // namespace offbeat::direct

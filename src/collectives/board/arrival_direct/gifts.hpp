@@ -16,7 +16,7 @@ class Gifts {
   [[nodiscard]] bool gives(int rank) const { return roles_.gives(rank, call_.root); }
   [[nodiscard]] bool takes(int rank) const { return roles_.takes(rank, call_.root); }
   // Returns true if a block of this rank's input is a block of its own result, unchanged.
-  [[nodiscard]] bool gives_itself() const {
+  [[nodiscard]] bool keeps_own_block() const {
     return gives(rank_) && takes(rank_) && !facts(call_.collective).has_operation;
   }
   [[nodiscard]] bool gives_others() const {

@@ -35,7 +35,7 @@ Task broadcast_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_
   }
 }
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Endpoint node = on_node(net);
   const std::size_t width = call.output.width;
@@ -45,7 +45,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
                                     ? blocks_of_nodes(nodes.all, call.input.count)
                                     : blocks_of_nodes(nodes.all, count_of);
 
-  const Vector in_place = in_order_of_nodes(call.output, call.output_blocks, nodes.all);
+  const Vector in_place = blocks_in_node_order(call.output, call.output_blocks, nodes.all);
   const bool is_reordered = in_place.count < of_nodes.total();
   const Scratch by_node = net.scratch(is_reordered ? of_nodes.total() : 0, width);
   const Vector all = is_reordered ? by_node.vector() : in_place;
@@ -74,7 +74,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     return segments.number == 1 ? broadcast(node, all)
                                 : broadcast_others(node, nodes, of_nodes, all, segments[k]);
   };
-  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
 
   std::size_t begin = 0;
   for (const int rank : nodes.all.by_node()) {
@@ -96,7 +96,7 @@ const Algorithm allgather{
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
     .unsuitable = unsuitable,
 };

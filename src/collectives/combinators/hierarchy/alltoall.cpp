@@ -47,14 +47,14 @@ struct Traffic {
     return sum;
   }
   // The blocks that all members together send to each node, and receive from each node.
-  [[nodiscard]] ListedBlocks to_nodes(const Membership& all) const {
+  [[nodiscard]] ListedBlocks blocks_to_nodes(const Membership& all) const {
     return ListedBlocks(all.nodes(), [&](int node) {
       std::size_t sum = 0;
       for (int member = 0; member < members; ++member) sum += sent(member, all, node);
       return sum;
     });
   }
-  [[nodiscard]] ListedBlocks from_nodes(const Membership& all) const {
+  [[nodiscard]] ListedBlocks blocks_from_nodes(const Membership& all) const {
     return ListedBlocks(all.nodes(), [&](int node) {
       std::size_t sum = 0;
       for (int k = 0; k < all.size(node); ++k)
@@ -82,8 +82,8 @@ class Lengths {
 // gets, for each place, its blocks for all members.
 Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstVector collected,
               Traffic traffic, Vector result) {
-  const ListedBlocks to = traffic.to_nodes(nodes.all);
-  const ListedBlocks from = traffic.from_nodes(nodes.all);
+  const ListedBlocks to = traffic.blocks_to_nodes(nodes.all);
+  const ListedBlocks from = traffic.blocks_from_nodes(nodes.all);
   const Scratch by_node = leaders.scratch(nodes.is_alone ? 0 : collected.count, collected.width);
   const Lengths filled(static_cast<std::size_t>(nodes.count));
   std::size_t done = 0;
@@ -136,7 +136,7 @@ Task collect(Endpoint node, ConstVector mine, const ListedBlocks& members, Vecto
 }
 
 // Scatters the blocks of all members from the leader.
-Task hand_out(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
+Task scatter_from_leader(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
   Call call{Collective::scatterv, all, mine};
   call.input_blocks = members.list();
   return within_node(node, call);
@@ -149,8 +149,8 @@ struct Totals {
 };
 
 // Runs the call on a node of several ranks: to the leader, to the other leaders, and back.
-Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Totals mine, ConstVector sent,
-                    Traffic traffic, Vector received) {
+Task run_through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Totals mine, ConstVector sent,
+                        Traffic traffic, Vector received) {
   const Endpoint node = on_node(net);
   const auto size = static_cast<std::size_t>(nodes.size);
   const Lengths totals(2 * size);
@@ -168,12 +168,12 @@ Task through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Tota
     co_await exchange(leaders, nodes, by, collected.vector(), traffic, by_place.vector());
     co_await arrange(net, traffic, by_place.vector(), taken, by_member.vector());
   }
-  co_await hand_out(node, by_member.vector(), taken, received);
+  co_await scatter_from_leader(node, by_member.vector(), taken, received);
 }
 
 // Collects and exchanges the lengths that a leader needs in an alltoallv.
-Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Lengths& row, Traffic traffic,
-           const Lengths& rows, const Lengths& columns) {
+Task exchange_lengths(Endpoint net, const Nodes& nodes, const Expression& by, const Lengths& row,
+                      Traffic traffic, const Lengths& rows, const Lengths& columns) {
   if (!nodes.is_alone) {
     const Endpoint node = on_node(net);
     co_await within_node(node, {Collective::gather, row.bytes(), rows.bytes()});
@@ -184,7 +184,7 @@ Task learn(Endpoint net, const Nodes& nodes, const Expression& by, const Lengths
                     columns.bytes());
 }
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Membership& all = nodes.all;
   const bool has_lists = call.collective == Collective::alltoallv;
@@ -208,14 +208,14 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     }
     Traffic of_numbers = traffic;
     of_numbers.each = sizeof(std::size_t);
-    co_await learn(net, nodes, self.parts[1], row, of_numbers, rows, columns);
+    co_await exchange_lengths(net, nodes, self.parts[1], row, of_numbers, rows, columns);
     traffic.rows = nodes.is_alone ? row.data() : rows.data();
     traffic.columns = columns.data();
   }
 
   // The blocks in the order of the places: in the vectors of the call, or else in separate memory.
-  const ConstVector input = in_order_of_nodes(call.input, call.input_blocks, all);
-  const Vector output = in_order_of_nodes(call.output, call.output_blocks, all);
+  const ConstVector input = blocks_in_node_order(call.input, call.input_blocks, all);
+  const Vector output = blocks_in_node_order(call.output, call.output_blocks, all);
   const bool turns_input = input.count < mine.sent;
   const bool turns_output = output.count < mine.received;
   const Scratch turned_input = net.scratch(turns_input ? mine.sent : 0, 1);
@@ -233,7 +233,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     const Endpoint leaders = nodes.leaders(net);
     co_await exchange(leaders, nodes, self.parts[1], sent, traffic, received);
   } else {
-    co_await through_leader(net, nodes, self.parts[1], mine, sent, traffic, received);
+    co_await run_through_leader(net, nodes, self.parts[1], mine, sent, traffic, received);
   }
 
   done = 0;
@@ -256,7 +256,7 @@ const Algorithm alltoall{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Rougier 2014",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .unsuitable = unsuitable,
 };
 

@@ -13,7 +13,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Endpoint node = on_node(net);
   if (!nodes.is_alone) co_await carry_out(node, call, self.parts[0]);
@@ -32,7 +32,7 @@ const Algorithm barrier{
     .needs = {.board = OnBoard::every_node},
     .source = "Open MPI's coll/han",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .unsuitable = unsuitable,
 };
 

@@ -15,7 +15,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, call.root);
   const Endpoint node = on_node(net);
   const PhaseSegments segments(call.output.count, call.output.width);
@@ -33,7 +33,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const auto within_node = [&](std::size_t k) {
     return carry_out(node, part(k, nodes.leads, nodes.leader), self.parts[0]);
   };
-  co_await in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ const Algorithm bcast{
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
     .unsuitable = unsuitable,
 };

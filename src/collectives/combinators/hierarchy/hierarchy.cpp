@@ -17,7 +17,9 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task among_leaders(Endpoint net, Call call, const Expression& self) { return in_lanes(net, call, self, 1); }
+Task run_among_leaders(Endpoint net, Call call, const Expression& self) {
+  return run_in_lanes(net, call, self, 1);
+}
 
 }  // namespace
 
@@ -30,7 +32,7 @@ const Algorithm allreduce{
     .needs = {.board = OnBoard::every_node},
     .source = "Alizadeh et al. 2022",
     .parameters = parameters,
-    .run = for_placement<among_leaders>,
+    .run = run_for_placement<run_among_leaders>,
     .lanes = lanes_in_segments,
     .unsuitable = unsuitable,
 };

@@ -19,14 +19,14 @@ namespace offbeat::hierarchies {
 
 inline constexpr Parameter parameters[] = {Parameter::node_algorithm, Parameter::algorithm};
 
-// Runs the call in one phase if there is one node, or one rank on each node, and by `on_several` otherwise.
-// This is an Algorithm::run.
-template <Task (*on_several)(Endpoint, Call, const Expression&)>
-[[nodiscard]] Task for_placement(Endpoint net, Call call, const Expression& self) {
+// Runs the call in one phase if there is one node, or one rank on each node, and by `run_on_several_nodes`
+// otherwise. This is an Algorithm::run.
+template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
+[[nodiscard]] Task run_for_placement(Endpoint net, Call call, const Expression& self) {
   const int nodes = node_count(net);
   if (nodes == 1) return carry_out(net, call, self.parts[0]);
   if (nodes == net.size) return carry_out(net, call, self.parts[1]);
-  return on_several(net, call, self);
+  return run_on_several_nodes(net, call, self);
 }
 
 // Returns the reason why the leaders' algorithm cannot run among the leaders, or an empty text. This is an
@@ -35,7 +35,7 @@ template <Task (*on_several)(Endpoint, Call, const Expression&)>
 
 // Runs an allreduce on several nodes, some of which have several ranks. The first `carriers` members of each
 // node each carry a share between the nodes.
-[[nodiscard]] Task in_lanes(Endpoint net, Call call, const Expression& self, int carriers);
+[[nodiscard]] Task run_in_lanes(Endpoint net, Call call, const Expression& self, int carriers);
 
 // Runs a phase on a node. If the node has a board, the phase runs by the board's algorithm for its
 // collective, and otherwise by Repertoire::without_host.
@@ -140,8 +140,8 @@ template <class CountOf>
 // the nodes. Returns a shorter view otherwise. If ranks have different lists, the answer differs between
 // ranks.
 template <class AnyVector>
-[[nodiscard]] AnyVector in_order_of_nodes(const AnyVector& vector, const BlockList& blocks,
-                                          const Membership& all) {
+[[nodiscard]] AnyVector blocks_in_node_order(const AnyVector& vector, const BlockList& blocks,
+                                             const Membership& all) {
   AnyVector found{vector.data, 0, vector.width};
   if (blocks.counts == nullptr) return all.is_in_rank_order() ? vector : found;
   std::ptrdiff_t end = 0;
@@ -189,9 +189,9 @@ struct PhaseSegments {
 enum class First : std::uint8_t { node, between };
 
 // Records which phases are over, for the coroutines of one carrier.
-class PhasesOver {
+class FinishedPhases {
  public:
-  explicit PhasesOver(Board* board) : board_(board) {}
+  explicit FinishedPhases(Board* board) : board_(board) {}
 
   // These wait until the phase of `segment` between the nodes, or on this rank's node, is over.
   [[nodiscard]] Task wait_for_between(std::size_t segment);
@@ -208,7 +208,8 @@ class PhasesOver {
 
 // Runs all phases on the node of a carrier, one after the other.
 template <class OnNode>
-[[nodiscard]] Task all_on_node(std::size_t number, First first, PhasesOver& over, const OnNode& on_node) {
+[[nodiscard]] Task run_phases_on_node(std::size_t number, First first, FinishedPhases& over,
+                                      const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
     if (first == First::between) co_await over.wait_for_between(k);
     co_await on_node(k);
@@ -219,8 +220,9 @@ template <class OnNode>
 // Runs every in_flight-th phase between the nodes, beginning with `segment`. `over` is null if the node has
 // no phases of its own.
 template <class Between>
-[[nodiscard]] Task some_between(Endpoint lane, const Nodes& nodes, std::size_t segment, std::size_t number,
-                                First first, PhasesOver* over, const Between& between) {
+[[nodiscard]] Task run_phases_between(Endpoint lane, const Nodes& nodes, std::size_t segment,
+                                      std::size_t number, First first, FinishedPhases* over,
+                                      const Between& between) {
   const Endpoint carriers = nodes.between(lane);
   for (std::size_t k = segment; k < number; k += in_flight) {
     if (first == First::node && over != nullptr) co_await over->wait_for_node(k);
@@ -234,8 +236,8 @@ template <class Between>
 // Runs both phases of each segment: between(carriers, segment) -> Task on the ranks that carry, and
 // on_node(segment) -> Task on all ranks of a node that has several.
 template <class Between, class OnNode>
-[[nodiscard]] Task in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
-                               const Between& between, const OnNode& on_node) {
+[[nodiscard]] Task run_in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
+                                   const Between& between, const OnNode& on_node) {
   if (!nodes.carries) {
     for (std::size_t k = 0; k < number; ++k) co_await on_node(k);
     co_return;
@@ -247,13 +249,13 @@ template <class Between, class OnNode>
     if (first == First::between && !nodes.is_alone) co_await on_node(0);
     co_return;
   }
-  PhasesOver over(net.board());
+  FinishedPhases over(net.board());
   const auto make = [&](const Endpoint& lane, int k) {
     if (k > 0) {
-      return some_between(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
-                          nodes.is_alone ? nullptr : &over, between);
+      return run_phases_between(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
+                                nodes.is_alone ? nullptr : &over, between);
     }
-    return nodes.is_alone ? nothing() : all_on_node(number, first, over, on_node);
+    return nodes.is_alone ? nothing() : run_phases_on_node(number, first, over, on_node);
   };
   co_await net.concurrently(1 + in_flight, make);
 }

@@ -16,7 +16,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, call.root);
   const Endpoint node = on_node(net);
   const bool is_root = net.rank == call.root;
@@ -40,7 +40,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
   const auto within_node = [&](std::size_t k) {
     return carry_out(node, part(k, call.input, sum, nodes.leader), self.parts[0]);
   };
-  co_await in_segments(net, nodes, segments.number, First::node, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, First::node, among_leaders, within_node);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ const Algorithm reduce{
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
     .unsuitable = unsuitable,
 };

@@ -20,7 +20,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Endpoint node = on_node(net);
   const Membership& all = nodes.all;
@@ -80,7 +80,7 @@ const Algorithm reduce_scatter{
     .needs = {.board = OnBoard::every_node},
     .source = "offbeat",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .unsuitable = unsuitable,
 };
 

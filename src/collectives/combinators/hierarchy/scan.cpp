@@ -30,7 +30,7 @@ Task scan_and_sum(Endpoint node, Call call, Vector sum, const Expression& self) 
     co_await node.reduce(*call.op, sum, call.output, sum);
 }
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, Nodes::no_root, Carriers::last);
   const Endpoint node = on_node(net);
   const bool is_exclusive = scan_algorithms::is_exclusive(call);
@@ -59,7 +59,7 @@ Task on_several(Endpoint net, Call call, const Expression& self) {
     return scan_and_sum(node, call.with(segments[k].of(call.input), segments[k].of(call.output)),
                         segments[k].of(own_sum.vector()), self);
   };
-  co_await in_segments(net, nodes, segments.number, First::node, among_nodes, within_node);
+  co_await run_in_segments(net, nodes, segments.number, First::node, among_nodes, within_node);
   if (is_first_node) {
     if (nodes.is_alone && !is_exclusive) co_await net.copy(call.output, call.input);
     co_return;
@@ -103,7 +103,7 @@ const Algorithm scan{
     .source = "MPICH's scan for nodes of several ranks",
     .parameters = parameters,
     .lease = lease,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
     .unsuitable = unsuitable_for_scan,
 };

@@ -15,7 +15,7 @@
 namespace offbeat::hierarchies {
 namespace {
 
-Task on_several(Endpoint net, Call call, const Expression& self) {
+Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, call.root);
   const Endpoint node = on_node(net);
   const bool is_root = net.rank == call.root;
@@ -63,7 +63,7 @@ const Algorithm scatter{
     .needs = {.board = OnBoard::every_node},
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
-    .run = for_placement<on_several>,
+    .run = run_for_placement<run_on_several_nodes>,
     .unsuitable = unsuitable,
 };
 

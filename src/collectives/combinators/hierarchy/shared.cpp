@@ -50,25 +50,25 @@ PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
   length = std::max<std::size_t>(1, (count + number - 1) / number);
 }
 
-Task PhasesOver::wait_for_between(std::size_t segment) {
+Task FinishedPhases::wait_for_between(std::size_t segment) {
   Patience::Wait wait(board_->patience);
   const auto is_over = [&] { return between_[segment % in_flight] > segment / in_flight; };
   while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
-Task PhasesOver::wait_for_node(std::size_t segment) {
+Task FinishedPhases::wait_for_node(std::size_t segment) {
   Patience::Wait wait(board_->patience);
   const auto is_over = [&] { return on_node_ > segment; };
   while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
 // The touch matters in virtual time, where a pausing rank looks again after a touch.
-Task PhasesOver::end_between(std::size_t segment) {
+Task FinishedPhases::end_between(std::size_t segment) {
   ++between_[segment % in_flight];
   co_await board_->touch();
 }
 
-Task PhasesOver::end_node() {
+Task FinishedPhases::end_node() {
   ++on_node_;
   co_await board_->touch();
 }
