@@ -43,7 +43,8 @@ class DeviceCopies {
 
   // -- vectors that are copied whole
 
-  // Begin a copy. is_settled() says whether it is complete.
+  // begin_read() begins a copy from the device, and begin_write() one to it. is_settled() says whether they
+  // are complete.
   void begin_read(const DeviceMemory& memory, void* to, const void* from, std::size_t bytes);
   void begin_write(const DeviceMemory& memory, void* to, const void* from, std::size_t bytes);
 

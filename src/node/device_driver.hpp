@@ -49,13 +49,15 @@ class DeviceDriver {
 [[nodiscard]] DeviceDriver& cuda_driver();
 [[nodiscard]] DeviceDriver& hip_driver();
 
-// For the drivers themselves.
+// For the drivers themselves: sets `function` to the symbol `name` of the library, or to null. Returns false
+// if there is none.
 template <class Function>
 bool find(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
   return function != nullptr;
 }
 
+// Throws CommunicationError if `code`, the result of a driver's `function`, is an error.
 inline void require_driver(int code, const char* function) {
   if (code == 0) return;
   throw CommunicationError("device memory cannot be copied: " + std::string(function) + " fails with error " +

@@ -48,9 +48,10 @@ class DeviceMemory {
   // CommunicationError.
   void read(void* to, const void* from, std::size_t bytes) const;
   void write(void* to, const void* from, std::size_t bytes) const;
-  // These begin such copies, on streams of offbeat. Copies from the device are made in the order in which
-  // they were begun, and so are all others. If `after_writes`, a copy from the device is one of those others.
-  // To and from memory that is not registered, the driver may copy before it returns.
+  // begin_read() and begin_write() begin such copies. They use two streams of offbeat: one
+  // for reads, one for all other copies. Each stream copies in the order of the calls. If `after_writes`, a
+  // read goes to the stream of the other copies. If host memory is not registered, the driver may copy before
+  // it returns.
   [[nodiscard]] DeviceCopy begin_read(void* to, const void* from, std::size_t bytes,
                                       bool after_writes = false) const;
   [[nodiscard]] DeviceCopy begin_write(void* to, const void* from, std::size_t bytes) const;

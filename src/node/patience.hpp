@@ -39,8 +39,8 @@ inline void relax() {
 // beginning.
 //
 // A waiter hangs the bell up, looks for its word once more, and sleeps. An announcer writes the word and
-// rings. There is no fence between these two, because it would cost more than all the rest of the
-// announcement. So the announcer may look at the bell before its word is visible, and miss a bell that is
+// rings. There is no fence between the write and the ring, because it would cost more than all the rest of
+// the announcement. So the announcer may look at the bell before its word is visible, and miss a bell that is
 // hung up in these nanoseconds. Therefore every sleep has a limit: a missed bell costs a nap (see Patience),
 // not a hang. If no rank sleeps, ringing is a load from a line that every core has and none writes.
 class alignas(64) Bell {

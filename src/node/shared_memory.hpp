@@ -85,7 +85,8 @@ class SharedMemory {
 struct MemoryOffer {
   pid_t pid = 0;
   int descriptor = -1;  // negative: there is no memory
-  // These identify the file, because numbers of processes differ between namespaces.
+  // `device` and `inode` identify the file. A process number alone would not, because it differs between
+  // namespaces.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
 };

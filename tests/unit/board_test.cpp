@@ -636,13 +636,13 @@ TEST_P(EveryInterleavingOfShort, ThreeMessages) {
 Task broadcast_round(const BoardRound& round) {
   Board::Word& is_there = BoardRound::result(round.step(0));
   if (round.net.rank == round.call.root) {
-    co_await round.net.copy(round.on_board(round.net.rank, 0), round.call.input);
+    co_await round.net.copy(round.chunk_on_board(round.net.rank, 0), round.call.input);
     co_await round.board.announce(is_there, round.mark());
     co_return;
   }
   Patience::Wait wait(round.board.patience);
   while (!round.is_marked(is_there)) co_await round.board.pause(wait);
-  co_await round.net.copy(round.call.output, round.on_board(round.call.root, 0));
+  co_await round.net.copy(round.call.output, round.chunk_on_board(round.call.root, 0));
 }
 
 Algorithm allreduce_on_board(std::string_view name, Task (*run)(Endpoint, Call, const Expression&)) {

@@ -127,7 +127,7 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
       const std::byte* window = board.window(round.number, owner);
       EXPECT_TRUE(is_aligned(window, alignof(std::max_align_t)));
       for (std::size_t chunk = 0; chunk < round.chunks; ++chunk, ++chunks) {
-        const Vector part = round.on_board(owner, chunk);
+        const Vector part = round.chunk_on_board(owner, chunk);
         EXPECT_TRUE(is_aligned(part.data, alignment)) << "width " << part.width << ", chunk " << chunk;
         EXPECT_LE(part.data + part.bytes(), window + shape.window_bytes);
       }

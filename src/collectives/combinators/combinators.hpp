@@ -11,7 +11,8 @@ extern const Algorithm grid;
 
 }  // namespace offbeat::combinators
 
-// These are hierarchy(NODE, LEADERS) for each collective. Some serve two collectives that are alike.
+// hierarchy(NODE, LEADERS) for each collective. Some of these algorithms serve two collectives that are
+// alike.
 namespace offbeat::hierarchies {
 
 extern const Algorithm allgather;

@@ -25,7 +25,7 @@ namespace offbeat::recursive_halving {
 // Cost: log2(p) a + n(p-1)/p b.
 [[nodiscard]] Task allgather(Endpoint net, Vector all, const Butterfly& butterfly);
 
-// Runs an allreduce on any number of ranks with these two halves; this is an Algorithm::run.
+// Runs an allreduce on any number of ranks as reduce_scatter() and allgather(); this is an Algorithm::run.
 template <const Butterfly& butterfly>
 [[nodiscard]] Task allreduce(Endpoint net, Call call, const Expression& self) {
   return run_folded_to_power_of_two(net, call, self,

@@ -48,6 +48,7 @@ void share(std::span<Value> values) {
   static_assert(std::is_trivially_copyable_v<Value>);
   MPI_Bcast(values.data(), static_cast<int>(values.size_bytes()), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
+// Returns `value` of rank 0 on every rank.
 template <class Value>
 [[nodiscard]] Value value_on_rank_0(Value value) {
   share(std::span(&value, 1));

@@ -55,7 +55,7 @@ struct Cell {
 
 struct Sample {
   double last_delay_us;   // last exit - last arrival (if ranks share cores: when that arrival was due)
-  double total_delay_us;  // last exit - first arrival (likewise)
+  double total_delay_us;  // last exit - first arrival (if ranks share cores: when that was due)
   bool on_time;           // true if every rank arrived as the pattern says
 };
 
@@ -87,7 +87,8 @@ struct Check {
 [[nodiscard]] Check check(Job& job, const Variant& variant, Buffers& buffers);
 [[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
                                                const std::vector<Variant>& variants, Buffers& buffers);
-// Returns the first rank that has each of these mismatches. Complete on rank 0, empty elsewhere.
+// Returns, on rank 0, for each element of `mine` the first rank that has this mismatch. On other ranks the
+// list is empty.
 [[nodiscard]] std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine);
 
 // Returns true if every variant has enough on-time samples to use only these. There is one answer for all

@@ -197,13 +197,13 @@ class Communicator final : public OperationsOwner {
   [[nodiscard]] const CallCounters& of(Collective collective) const { return of_[index_of(collective)]; }
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
-  // As choose(), but leaves trials that are due to the next blocking call.
+  // Chooses as choose() does, but leaves trials that are due to the next blocking call.
   [[nodiscard]] Choice choose_undecided(Collective collective, std::size_t bytes, std::size_t width);
   // Lets the ranks combine the times of a trial that is due, and decide. Collective.
   void decide(RowTrial& row);
   // Combines times over all ranks. Collective.
   void combine(std::span<std::uint64_t> times, CombineTimes how);
-  // The part of `run` for calls without an immediate form.
+  // Runs a call without an immediate form, for run().
   void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);
 
   // Plans and means (communicator_set_up.cpp).

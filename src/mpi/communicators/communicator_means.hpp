@@ -104,7 +104,8 @@ class CommunicatorMeans {
   // Creates everything that these plans need for these collectives and that does not exist yet. Collective.
   // Returns false, on all ranks, if the host or a process has no room for it.
   [[nodiscard]] bool provide(MpiSetUp& set_up, const TeamPlans& plans, Collectives some);
-  // Creates the communicator for messages if there is none. Otherwise like provide().
+  // Creates the communicator for messages if there is none. Collective. Returns false, on all ranks, if the
+  // host or a process has no room for it.
   [[nodiscard]] bool provide_messages(MpiSetUp& set_up);
   // Returns what an operation may use if its begin must not wait.
   [[nodiscard]] Means means_of_operations() const;

@@ -54,7 +54,8 @@ class MpiTransport final : public BoardTransport {
   // Does the transfer in one blocking call, and returns true if it may. The lengths must fit an int, and
   // nothing else may have to advance meanwhile.
   bool transfer_at_once(const Transfer& transfer) const;
-  // Begin the next part of a transfer, if it has that direction.
+  // post_send() begins the next message of a transfer that sends, post_receive() of one that receives. They
+  // do nothing for a transfer without that direction.
   void post_send(Transfer& transfer);
   void post_receive(Transfer& transfer);
   // Returns the longest message to or from a rank, in bytes. A longer vector travels as several messages, cut

@@ -18,7 +18,7 @@ struct ObservedCall {
   std::int64_t count = 0;  // elements in one block
   std::uint32_t width = 0;
   const char* type = "";       // its name lives as long as the process
-  const char* operation = "";  // likewise
+  const char* operation = "";  // its name lives as long as the process
 };
 
 // The functions of the tracer. `begins` returns a number, which is passed to the other functions.

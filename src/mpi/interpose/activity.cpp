@@ -52,7 +52,7 @@ Activity::Activity(Runtime& process, Form form)
   if (is_persistent_) activities.reserve_persistent();
 }
 
-void Activity::set_handle(MPI_Request request) noexcept {
+void Activity::register_persistent(MPI_Request request) noexcept {
   known_as_ = {request, this};
   activities.insert_persistent(known_as_);
 }

@@ -54,7 +54,7 @@ class Activity {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // These return what a Service keeps in the activity.
+  // kept() and staged() return what a Service keeps in the activity: its sides or lists, and its staged call.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
   [[nodiscard]] std::optional<Staged>& staged() { return staged_; }
@@ -94,9 +94,9 @@ class Activity {
   [[nodiscard]] bool is_measured() const { return static_cast<bool>(measured_); }
   // Returns what the collective ran when it began or was last started; null for native.
   [[nodiscard]] const Expression* algorithm() const { return algorithm_; }
-  void belongs_to(MPI_Comm handle) { handle_ = handle; }
+  void set_communicator_handle(MPI_Comm handle) { handle_ = handle; }
   // Sets `request`, a request of the host, as the one by which the program knows a persistent collective.
-  void set_handle(MPI_Request request) noexcept;
+  void register_persistent(MPI_Request request) noexcept;
 
   // Call if the program frees a persistent request, or gets none. Returns true if `this` may be destroyed,
   // because the collective is not active. Otherwise the collective goes on, and `this` may be gone.
@@ -259,7 +259,7 @@ template <Collective collective, Form form, class Arguments>
     if (may_be_served) {
       operations_under_way.clear();
       auto activity = std::make_unique<Activity>(process, form);
-      activity->belongs_to(call.communicator);
+      activity->set_communicator_handle(call.communicator);
       ActivityCarrier carrier{*activity};
       auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();

@@ -56,8 +56,8 @@ class Side {
   // Keeps the program's memory from being written to: the other ranks need this side, but the program does
   // not get it.
   void keep_apart() { layout_.is_dense = false; }
-  // Does the same if the program's arguments for this side are wrong. Without them `bytes` says how long the
-  // side is.
+  // Replaces a side whose arguments are wrong by one of `bytes` bytes without memory of the program. The
+  // other ranks still need this side.
   void replace(std::size_t bytes) {
     data_ = nullptr;
     type_ = MPI_BYTE;

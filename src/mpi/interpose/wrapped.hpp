@@ -95,7 +95,7 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
       call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
   if (activity == nullptr) return code;
   if (code == MPI_SUCCESS) {
-    activity->set_handle(*request);
+    activity->register_persistent(*request);
   } else {
     delete activity;
   }

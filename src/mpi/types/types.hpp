@@ -199,7 +199,7 @@ class Types {
   std::array<MPI_Datatype, most_types> type_handles_{};
   std::array<MPI_Op, most_ops> op_handles_{};
   std::size_t row_count_ = 0;
-  // These handles are looked up once (abi.hpp).
+  // Handles of the host, looked up once (abi.hpp).
   MPI_Op replace_ = MPI_REPLACE;
   MPI_Op no_op_ = MPI_NO_OP;
 };

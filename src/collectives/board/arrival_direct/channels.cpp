@@ -36,7 +36,8 @@ class Channel {
   [[nodiscard]] AnyVector of(const AnyVector& block, std::size_t chunk) const {
     return part(block, chunk * chunk_, chunk_);
   }
-  // These words count the chunks that have been put, and those that have been taken.
+  // put() is the word that counts the chunks that the giver has put on the board, and taken() the word that
+  // counts those that the taker has read.
   [[nodiscard]] Board::Word& put() const { return round_.board.step(round_.number, piece_).word(giver_); }
   [[nodiscard]] Board::Word& taken() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
