@@ -46,10 +46,10 @@ struct Model {
   double residual_ns = 0;  // error that a later measurement found, in ns
   double bound_ns = 0;     // the error cannot be larger, whatever the two directions take, in ns
 
-  [[nodiscard]] Nanoseconds global(Nanoseconds own) const {
+  [[nodiscard]] Nanoseconds to_global(Nanoseconds own) const {
     return own + offset + std::llround(slope * static_cast<double>(own - at));
   }
-  [[nodiscard]] Nanoseconds own(Nanoseconds global) const {
+  [[nodiscard]] Nanoseconds to_own(Nanoseconds global) const {
     const auto since = static_cast<double>(global - offset - at);
     return at + std::llround(since / (1 + slope));
   }

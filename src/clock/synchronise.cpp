@@ -38,7 +38,7 @@ Value receive_value(Messenger& messenger, int peer) {
 void serve(Messenger& messenger, int client, const Model& model) {
   while (true) {
     const auto ping = receive_value<Ping>(messenger, client);
-    send_value(messenger, client, model.global(messenger.now()));
+    send_value(messenger, client, model.to_global(messenger.now()));
     if (ping == Ping::last) return;
   }
 }
@@ -159,7 +159,7 @@ void check(Messenger& messenger, std::span<const int> speakers, std::size_t me, 
     return;
   }
   const Sample best = fastest(ping(messenger, speakers[0], pings, 0)).front();
-  model.residual_ns = std::abs(static_cast<double>(best.own + best.offset - model.global(best.own)));
+  model.residual_ns = std::abs(static_cast<double>(best.own + best.offset - model.to_global(best.own)));
   model.bound_ns = model.residual_ns + static_cast<double>(best.round_trip) / 2;
 }
 

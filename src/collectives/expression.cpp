@@ -39,7 +39,7 @@ class Parser {
     if (known_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
   }
 
-  Expression whole() {
+  Expression parse_whole_text() {
     Expression result = expression(0, Place::whole);
     skip_blanks();
     if (position_ < text_.size()) fail("unexpected '" + printable(text_.substr(position_)) + "'");
@@ -303,7 +303,7 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 Expression parse_expression(Collective collective, std::string_view text) {
-  return Parser(collective, text).whole();
+  return Parser(collective, text).parse_whole_text();
 }
 
 std::string_view name_of(Parameter parameter) {

@@ -51,7 +51,7 @@ class FormulaParser {
  public:
   FormulaParser(Formula& formula, std::string_view text) : formula_(formula), text_(text) {}
 
-  void whole() {
+  void parse_whole_text() {
     formula_.root_ = sum_of_terms(0);
     while (peek() == ',') {
       ++position_;
@@ -447,7 +447,7 @@ class Formula::Names {
 };
 
 Formula::Formula(std::string_view text) {
-  FormulaParser(*this, text).whole();
+  FormulaParser(*this, text).parse_whole_text();
   Names names(*this);
   char missing = names.missing(root_, "");
   for (const Definition& each : definitions_) {

@@ -118,7 +118,7 @@ struct Outcome {
     for (std::size_t rank = 0; rank < models.size(); ++rank) {
       const Nanoseconds own = std::llround(world.clocks[rank].at(end + later_ns));
       const double truth = world.clocks[0].at(end + later_ns);
-      worst = std::max(worst, std::abs(static_cast<double>(models[rank].global(own)) - truth));
+      worst = std::max(worst, std::abs(static_cast<double>(models[rank].to_global(own)) - truth));
     }
     return worst;
   }
@@ -248,7 +248,7 @@ TEST(Clock, OneRankOfEachHostMeasuresForAll) {
 TEST(Clock, OwnTimeIsTheInverseOfGlobalTime) {
   const Model model{.source = Source::hca3, .at = 5'000'000'000, .offset = -123'456'789, .slope = 4e-5};
   for (const Nanoseconds own : {Nanoseconds{0}, Nanoseconds{5'000'000'000}, Nanoseconds{900'000'000'000}}) {
-    EXPECT_NEAR(static_cast<double>(model.own(model.global(own)) - own), 0, 1);
+    EXPECT_NEAR(static_cast<double>(model.to_own(model.to_global(own)) - own), 0, 1);
   }
 }
 
@@ -257,8 +257,8 @@ TEST(Clock, TwoSynchronisationsGiveTheSlopeBetween) {
   Model end{.source = Source::hca3, .at = 1'000'000'000, .offset = 21'000};
   join(begin, end);
   for (const Nanoseconds own : {0, 250'000'000, 1'000'000'000}) {
-    EXPECT_EQ(begin.global(own), own + 1000 + own / 50'000);
-    EXPECT_EQ(end.global(own), begin.global(own));
+    EXPECT_EQ(begin.to_global(own), own + 1000 + own / 50'000);
+    EXPECT_EQ(end.to_global(own), begin.to_global(own));
   }
 }
 

@@ -214,7 +214,7 @@ class Calibration {
       MPI_Recv(&all.back(), 1, MPI_DOUBLE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     if (counts) note(all);
-    const StartMessage go{more ? 1 : 0, job_.clock.global(now_ns()) + probe_->lead_ns};
+    const StartMessage go{more ? 1 : 0, job_.clock.to_global(now_ns()) + probe_->lead_ns};
     for (std::size_t k = 1; k < probe_->ranks.size(); ++k)
       MPI_Send(&go, sizeof go, MPI_BYTE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD);
     return go;
@@ -281,9 +281,9 @@ class Calibration {
   }
 
   [[nodiscard]] double since(Nanoseconds start) const {
-    return microseconds(job_.clock.global(now_ns()) - start);
+    return microseconds(job_.clock.to_global(now_ns()) - start);
   }
-  void wait_for(Nanoseconds start) const { wait_until(job_.clock.own(start), job_.yield); }
+  void wait_for(Nanoseconds start) const { wait_until(job_.clock.to_own(start), job_.yield); }
 
   double fan_out(Nanoseconds start) {
     if (!leads()) {

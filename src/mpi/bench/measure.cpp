@@ -58,8 +58,8 @@ Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& b
            Mode mode, const Computation& computation) {
   buffers.prepare(set);
   const Nanoseconds start = job.gate->next_start(lead_ns);
-  const Nanoseconds noticed = job.clock.global(now_ns());
-  const Nanoseconds arrival = job.clock.global(wait_until(job.clock.own(start + delay_ns), job.yield));
+  const Nanoseconds noticed = job.clock.to_global(now_ns());
+  const Nanoseconds arrival = job.clock.to_global(wait_until(job.clock.to_own(start + delay_ns), job.yield));
   Nanoseconds computed_ns = 0;
   if (mode == Mode::blocking) {
     buffers.call(set);
@@ -69,7 +69,7 @@ Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& b
     if (mode == Mode::computing) computed_ns = computation.perform();
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
-  const Nanoseconds exit = job.clock.global(now_ns() - computed_ns);
+  const Nanoseconds exit = job.clock.to_global(now_ns() - computed_ns);
   return {arrival, exit, arrival - (start + delay_ns), noticed - (start - lead_ns)};
 }
 

@@ -20,8 +20,8 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
   if (made == MPI_COMM_NULL || !process.is_started()) return;
   const InsideOffbeat guard;
   if_possible([&] {
-    const Communicator* known = process.known(parent);
-    if (known == nullptr) known = process.existing(parent, Collective::barrier);
+    const Communicator* known = process.find_in_cache(parent);
+    if (known == nullptr) known = process.find_without_waiting(parent, Collective::barrier);
     if (known == nullptr || known->requested().empty()) return;
     for (std::size_t k = 0; k < collectives.size(); ++k) {
       const Collective collective = collective_at(k);
@@ -40,7 +40,7 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
 // ranks.
 Communicator* ActivityCarrier::find(Runtime& process, MPI_Comm handle, Collective collective) const {
   Communicator* communicator = activity.is_persistent() ? process.communicator(handle, collective)
-                                                        : process.existing(handle, collective);
+                                                        : process.find_without_waiting(handle, collective);
   if (communicator == nullptr) return nullptr;
   communicator->has_requests(collective);
   if (!activity.is_persistent()) communicator->count(collective);

@@ -255,7 +255,7 @@ template <Collective collective, Form form, class Arguments>
     const bool may_be_served =
         form == Form::persistent
             ? process.is_started()
-            : process.has_started() && process.existing(call.communicator, collective) != nullptr;
+            : process.has_started() && process.find_without_waiting(call.communicator, collective) != nullptr;
     if (may_be_served) {
       operations_under_way.clear();
       auto activity = std::make_unique<Activity>(process, form);

@@ -55,7 +55,7 @@ class JudgedCall {
 
   // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator.
   [[nodiscard]] bool find_place() {
-    if (const Communicator* mine = process_.known(call_.communicator)) {
+    if (const Communicator* mine = process_.find_in_cache(call_.communicator)) {
       rank_ = mine->rank();
       size_ = mine->size();
     } else if (call_.communicator == MPI_COMM_NULL) {

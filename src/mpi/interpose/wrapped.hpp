@@ -65,7 +65,7 @@ template <Collective collective, CountKind counts, class Call, class... Argument
 // request of the host suffices.
 template <Collective collective>
 bool is_alone(const Runtime& process, MPI_Comm communicator) {
-  const Communicator* known = process.known(communicator);
+  const Communicator* known = process.find_in_cache(communicator);
   return known != nullptr && known->copies_alone(collective);
 }
 

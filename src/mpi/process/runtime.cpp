@@ -87,7 +87,7 @@ ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblock
   const HostAlgorithm* algorithm = offer.find(collective, is_nonblocking, last_algorithm->host_algorithm());
   ByName way{.variables = &variables, .algorithm = algorithm};
   if (algorithm != nullptr && offer.needs_communicators) {
-    const Communicator* mine = known(handle);
+    const Communicator* mine = find_in_cache(handle);
     way.shadow = mine != nullptr ? mine->shadow_of(last_algorithm) : MPI_COMM_NULL;
   }
   if (algorithm == nullptr || (offer.needs_communicators && way.shadow == MPI_COMM_NULL)) {
@@ -182,7 +182,7 @@ Freeing* find_freeing(MPI_Comm handle) {
 
 }  // namespace
 
-const Communicator* Runtime::known(MPI_Comm handle) const {
+const Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
   const std::uintptr_t key = abi::bits(handle);
   const RecentCommunicator& entry = recent_communicator(key);
   const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
@@ -239,7 +239,7 @@ Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
   return nullptr;
 }
 
-Communicator* Runtime::existing(MPI_Comm handle, Collective collective) {
+Communicator* Runtime::find_without_waiting(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
   const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
   RecentCommunicator& entry = recent_communicator(key);

@@ -76,11 +76,11 @@ class Runtime {
 
   // Returns the entry without waiting for another rank. Returns null if there is no entry yet. A communicator
   // of one rank has nothing to agree on, so its entry is made here.
-  [[nodiscard]] Communicator* existing(MPI_Comm handle, Collective collective);
+  [[nodiscard]] Communicator* find_without_waiting(MPI_Comm handle, Collective collective);
 
   // Returns the entry of a communicator if it is in this thread's cache of recently used ones, otherwise
   // null.
-  [[nodiscard]] const Communicator* known(MPI_Comm handle) const;
+  [[nodiscard]] const Communicator* find_in_cache(MPI_Comm handle) const;
 
   // Lets the host serve this communicator, and all communicators that are made from it. Call this for a
   // communicator that is made from groups. Such a communicator can be in use before MPI_Init and after

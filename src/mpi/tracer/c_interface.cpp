@@ -25,7 +25,7 @@ std::uint64_t begins(const ObservedCall& call) noexcept {
   if (tracer == nullptr) return open.slot;
   if_possible([&] {
     const auto lock = tracer->lock();
-    Communicator* communicator = tracer->counted(lower_layers().host.Comm_f2c(call.communicator));
+    Communicator* communicator = tracer->count_call_on(lower_layers().host.Comm_f2c(call.communicator));
     if (communicator == nullptr || !tracer->wants(call.collective, *communicator)) return;
     const int flags = call.is_blocking ? 0 : CallFlag::nonblocking;
     open = tracer->begin(call.collective, static_cast<std::uint8_t>(flags), *communicator,

@@ -93,8 +93,8 @@ class Tracer {
     return is_threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
 
-  // Returns the communicator of a call and counts the call. Null if the handle is null.
-  [[nodiscard]] Communicator* counted(MPI_Comm handle) {
+  // Counts a call on the communicator `handle`, and returns that communicator, or null if the handle is null.
+  [[nodiscard]] Communicator* count_call_on(MPI_Comm handle) {
     Communicator* const* recent = recent_.find(abi::bits(handle));
     Communicator* known = recent != nullptr ? *recent : look_up(handle);
     if (known == nullptr) [[unlikely]]

@@ -54,7 +54,7 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
-    Communicator* communicator = tracer.counted(call.communicator);
+    Communicator* communicator = tracer.count_call_on(call.communicator);
     if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
     const Facts facts = describe<collective>(tracer, *communicator, call);
     if constexpr (collective == Collective::allreduce) vector = BitVector(tracer, facts, call);
@@ -85,7 +85,7 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   if_possible([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
-    Communicator* communicator = tracer.counted(call.communicator);
+    Communicator* communicator = tracer.count_call_on(call.communicator);
     if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
     const Facts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, CallFlag::nonblocking, *communicator, facts, arrival);

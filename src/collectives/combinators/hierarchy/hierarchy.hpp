@@ -208,26 +208,26 @@ class FinishedPhases {
 
 // Runs all phases on the node of a carrier, one after the other.
 template <class OnNode>
-[[nodiscard]] Task run_phases_on_node(std::size_t number, First first, FinishedPhases& over,
+[[nodiscard]] Task run_phases_on_node(std::size_t number, First first, FinishedPhases& finished,
                                       const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
-    if (first == First::between) co_await over.wait_for_between(k);
+    if (first == First::between) co_await finished.wait_for_between(k);
     co_await on_node(k);
-    if (first == First::node) co_await over.end_node();
+    if (first == First::node) co_await finished.end_node();
   }
 }
 
-// Runs every in_flight-th phase between the nodes, beginning with `segment`. `over` is null if the node has
-// no phases of its own.
+// Runs every in_flight-th phase between the nodes, beginning with `segment`. `finished` is null if the node
+// has no phases of its own.
 template <class Between>
 [[nodiscard]] Task run_phases_between(Endpoint lane, const Nodes& nodes, std::size_t segment,
-                                      std::size_t number, First first, FinishedPhases* over,
+                                      std::size_t number, First first, FinishedPhases* finished,
                                       const Between& between) {
   const Endpoint carriers = nodes.between(lane);
   for (std::size_t k = segment; k < number; k += in_flight) {
-    if (first == First::node && over != nullptr) co_await over->wait_for_node(k);
+    if (first == First::node && finished != nullptr) co_await finished->wait_for_node(k);
     co_await between(carriers, k);
-    if (first == First::between && over != nullptr) co_await over->end_between(k);
+    if (first == First::between && finished != nullptr) co_await finished->end_between(k);
   }
 }
 
@@ -249,13 +249,13 @@ template <class Between, class OnNode>
     if (first == First::between && !nodes.is_alone) co_await on_node(0);
     co_return;
   }
-  FinishedPhases over(net.board());
+  FinishedPhases finished(net.board());
   const auto make = [&](const Endpoint& lane, int k) {
     if (k > 0) {
       return run_phases_between(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
-                                nodes.is_alone ? nullptr : &over, between);
+                                nodes.is_alone ? nullptr : &finished, between);
     }
-    return nodes.is_alone ? nothing() : run_phases_on_node(number, first, over, on_node);
+    return nodes.is_alone ? nothing() : run_phases_on_node(number, first, finished, on_node);
   };
   co_await net.concurrently(1 + in_flight, make);
 }
