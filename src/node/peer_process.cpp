@@ -144,7 +144,7 @@ bool is_in_place(const ProcessIdentity& identity, int descriptor) {
   struct stat file {};
   if (fstat(descriptor, &file) != 0) return false;
   const std::lock_guard lock(table().mutex);
-  return std::ranges::any_of(table().opened, [&](const Opened& each) {
+  return std::ranges::any_of(table().opened, [&](const OpenProcess& each) {
     return each.pid == identity.pid && each.start_time == identity.start_time && each.device == file.st_dev &&
            each.inode == file.st_ino;
   });

@@ -366,7 +366,9 @@ TEST(CostText, OfAHierarchyIsThatOfItsLeaders) {
           std::printf("board %s %d x %d, %zu bytes: %+.2f%%\n", text, shape.nodes, shape.ranks_per_node,
                       bytes, 100 * (predicted / time - 1));
         EXPECT_LT(predicted, time);
-        if (bytes == 64) EXPECT_GT(predicted, 0.85 * time);
+        if (bytes == 64) {
+          EXPECT_GT(predicted, 0.85 * time);
+        }
       }
     }
   }
