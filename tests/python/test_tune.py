@@ -328,7 +328,7 @@ def test_an_algorithm_is_not_chosen_before_it_was_compared(
 
     monkeypatch.setattr(runner, "run_job", some)
     made = new_course(tmp_path / "t.json", algorithms=["native", "bine"])
-    Tuning([made], Choice(install(), "why"), 60, None).run()
+    Tuning([made], Choice(install(), "why"), 4, None).run()
     assert [decision.algorithm for decision in decide(made)] == decided
 
 
