@@ -77,9 +77,9 @@ REQUESTS = (
 # Further ones for the preload; see src/mpi/interpose/request_calls.hpp. Those of MPI 4.1 need not be there.
 MORE_REQUESTS = {
     "Cancel": "cancel",
-    "Request_get_status_all": "request_get_status_of",
-    "Request_get_status_any": "request_get_status_of",
-    "Request_get_status_some": "request_get_status_of",
+    "Request_get_status_all": "request_get_status_of_list",
+    "Request_get_status_any": "request_get_status_of_list",
+    "Request_get_status_some": "request_get_status_of_list",
 }
 # MPICH's extensions, which are called MPIX_X. They are there only if the host's header has them.
 EXTENSIONS = {"Request_is_complete": "RequestCalls::request_is_complete"}

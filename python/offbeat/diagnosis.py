@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The public name of ``offbeat.trace.diagnosis`` (docs/how-to/reading-a-report.md)."""
 
-from offbeat.trace.diagnosis import Diagnosis, Finding, Kind, Period, Place, diagnose
+from offbeat.trace.diagnosis import Diagnosis, Finding, Kind, Occurrence, Period, diagnose
 
-__all__ = ["Diagnosis", "Finding", "Kind", "Period", "Place", "diagnose"]
+__all__ = ["Diagnosis", "Finding", "Kind", "Occurrence", "Period", "diagnose"]

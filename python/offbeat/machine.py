@@ -64,7 +64,7 @@ def in_batch_job(environment: Mapping[str, str]) -> bool:
     return any(name in environment for name in _BATCH_VARIABLES)
 
 
-def usual_ranks(environment: Mapping[str, str]) -> int | None:
+def default_rank_count(environment: Mapping[str, str]) -> int | None:
     """How many ranks a program has if the user does not say: one for each core, as Open MPI's mpirun starts.
 
     None: a scheduler says how many, and the launcher asks it.

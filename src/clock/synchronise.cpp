@@ -66,9 +66,10 @@ std::vector<Sample> ping(Messenger& messenger, int server, int least, Nanosecond
   return samples;
 }
 
-// Returns the samples with the fastest round trips, sorted. Delays only ever add, so these have the smallest
-// error. At least 4 samples are kept, and at least an eighth of all: fewer may come from one moment and say
-// nothing about the slope.
+// Keeps the samples whose round trip is at most a quarter of the way from the shortest to the median, and
+// returns them by round trip, shortest first. Delays only add time, so these have the smallest error. It
+// keeps at least 4 samples (or all, if there are fewer) and at least an eighth: fewer may come from one
+// moment and say nothing about the slope.
 std::vector<Sample> fastest(std::vector<Sample> samples) {
   std::ranges::sort(samples, {}, &Sample::round_trip);
   const Nanoseconds least = samples.front().round_trip;

@@ -198,7 +198,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
   if (end.as_begun) {
     CallEnd waited_for = end;
     waited_for.done = nullptr;
-    return start(arguments, waited_for)->wait_for_call();
+    return begin_request(arguments, waited_for)->wait_for_call();
   }
   require_own_process();
   require_intact();
@@ -355,7 +355,7 @@ void Group::check_end(Operation& operation) {
 }
 
 std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
-  std::unique_ptr<GroupRequest> request = start(arguments, end);
+  std::unique_ptr<GroupRequest> request = begin_request(arguments, end);
   const Expression* const ran = last_algorithm_of_thread;
   // From here on, a request with a `done` may be gone.
   look_after_calls(end.done != nullptr);
@@ -381,7 +381,7 @@ void Group::wait_until(bool (*is_over)(void* state), void* state) {
   }
 }
 
-std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const CallEnd& end) {
+std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& arguments, const CallEnd& end) {
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
@@ -421,7 +421,7 @@ std::unique_ptr<GroupRequest> Group::start(const CallArguments& arguments, const
   plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
   plan.stage = &board_->stage(plan.index);
   plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();
-  request->begin(plan);
+  request->prepare(plan);
   last_algorithm_of_thread = row.expression;
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   // A short copy takes less time than the progress thread needs to notice it.
@@ -462,7 +462,7 @@ void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
   check_and_count(arguments);
   MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = end.timeout_s},
                          process_.settings.stall_s);
-  request.begin({.index = OperationPlan::no_index});
+  request.prepare({.index = OperationPlan::no_index});
   {
     const OperationsUnderWay::Lock lock(operations_under_way);
     accept(request);
@@ -476,7 +476,7 @@ std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& argu
   check_and_count(arguments);
   std::unique_ptr<GroupRequest> request(
       new MessageRequest(*this, *messages_, *board_, arguments, end, process_.settings.stall_s));
-  request->begin({.index = OperationPlan::no_index});
+  request->prepare({.index = OperationPlan::no_index});
   GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
   put_under_way(*under_way, true);
   look_after_calls(end.done != nullptr);

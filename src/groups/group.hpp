@@ -91,7 +91,8 @@ class Group final : public OperationsOwner {
   // Returns how a call is carried out. `plans` are those of the function that the caller is in, because
   // another thread may be in the other one.
   [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
-  [[nodiscard]] std::unique_ptr<GroupRequest> start(const CallArguments& arguments, const CallEnd& end);
+  [[nodiscard]] std::unique_ptr<GroupRequest> begin_request(const CallArguments& arguments,
+                                                            const CallEnd& end);
   void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallEnd& end);
   void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
                 const StandInCopies* stand_ins);

@@ -10,7 +10,9 @@
 
 namespace offbeat {
 
-// The ranks of the first group with several ranks that a process makes. Other groups have some of them.
+// This process's place in its world, which is for groups what MPI_COMM_WORLD is for MPI. The world is the
+// first group of several ranks that the process makes, if none of its ranks has a world yet. Traces name
+// ranks by their number there. A later group may also have ranks from other worlds.
 struct GroupWorld {
   std::uint64_t run = 0;  // a random number that is equal on all ranks; 0: there is no world yet
   int rank = 0;

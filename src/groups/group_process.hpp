@@ -37,7 +37,8 @@ class GroupProcess {
   [[nodiscard]] GroupWorld world() const;
   void set_world(const GroupWorld& world);
 
-  // Grows in the child of a fork(): groups of the parent are not the child's.
+  // Returns how many forks lie between this process and the one that first used groups. A group with another
+  // generation belongs to a parent process and must not be used.
   [[nodiscard]] static std::uint64_t fork_generation();
 
   const Settings settings;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A MessageCarrier carries messages between two ranks of a group: Messages through rings on the board of one
-// node, MpiMessages between several nodes.
+// A MessageCarrier carries messages between two ranks of a group. Messages carries the messages of a group on
+// one node, through rings on the board. MpiMessages carries all messages of a group that spans several nodes,
+// through the host MPI.
 #pragma once
 
 #include <cstddef>

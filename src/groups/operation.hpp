@@ -113,7 +113,7 @@ class Operation {
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
   // Makes the operation one that is under way. accept() or announce() must follow.
-  void begin(const OperationPlan& plan) {
+  void prepare(const OperationPlan& plan) {
     plan_ = plan;
     has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
@@ -146,8 +146,8 @@ class Operation {
   // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
   // over. Throws what ends it.
   [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
-  // Returns the operation that starts on the stage when this one is complete, or null. Call this while you
-  // hold the lock.
+  // Returns the next operation queued on the same stage, or null. It starts when this one completes. The
+  // caller must hold the lock.
   [[nodiscard]] Operation* successor() const { return after_; }
 
  private:

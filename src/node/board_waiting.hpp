@@ -42,7 +42,7 @@ class BoardInSimulation {
   ~BoardInSimulation() = default;
 };
 
-// Implemented for a rank that has other work while it waits for the board.
+// A rank with other coroutines to run implements this, so that it need not spin while it waits for the board.
 class BoardWaiters {
  public:
   [[nodiscard]] virtual bool others_can_run() const = 0;

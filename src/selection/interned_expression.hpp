@@ -7,9 +7,10 @@
 
 namespace offbeat {
 
-// Returns the only expression of this process that has this canonical spelling. The first call for a spelling
-// makes the expression. It is never freed, because communicators, collectives under way and the last
-// algorithm of each thread point to it, and a program may call MPI while it exits. Throws ExpressionError.
+// Parses `text` and returns the process-wide expression of this collective with the same canonical spelling,
+// so equal pointers mean equal expressions. The first call creates it. It is never freed, because
+// communicators, collectives under way and the last algorithm of each thread point to it, and a program may
+// call MPI while it exits. Throws ExpressionError if `text` is not valid.
 [[nodiscard]] const Expression* interned_expression(Collective collective, std::string_view text);
 
 }  // namespace offbeat

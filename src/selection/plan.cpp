@@ -30,41 +30,41 @@ void keep_equal_bits(std::vector<const Expression*>& alternatives, Collective co
                 [&](const Expression* each) { return !give_equal_bits(collective, *first, *each); });
 }
 
-const Machine& machine_of(const PlanBasis& basis) {
-  return basis.machine != nullptr ? *basis.machine : built_in_machine();
+const Machine& machine_of(const PlanInputs& inputs) {
+  return inputs.machine != nullptr ? *inputs.machine : built_in_machine();
 }
 
 // Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto).
-const Expression* choose_grids_in(Collective collective, const Expression& expression, const PlanBasis& basis,
-                                  std::size_t bytes) {
+const Expression* choose_grids_in(Collective collective, const Expression& expression,
+                                  const PlanInputs& inputs, std::size_t bytes) {
   if (!has_automatic_grid(expression)) return &expression;
-  const Expression found = choose_grids_in(expression, machine_of(basis), basis.placement, bytes);
+  const Expression found = choose_grids_in(expression, machine_of(inputs), inputs.placement, bytes);
   return interned_expression(collective, found.text());
 }
 
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
-std::string why_unsuitable(Collective collective, const Expression& expression, const PlanBasis& basis) {
-  std::string reason = choose_grids_in(collective, expression, basis, 1)->unsuitable(basis.placement);
-  if (reason.empty() && basis.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
+std::string why_unsuitable(Collective collective, const Expression& expression, const PlanInputs& inputs) {
+  std::string reason = choose_grids_in(collective, expression, inputs, 1)->unsuitable(inputs.placement);
+  if (reason.empty() && inputs.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
     reason = "needs an MPI";
-  if (reason.empty() && basis.offer != nullptr)
-    reason = basis.offer->why_not(collective, expression, basis.placement.ranks);
+  if (reason.empty() && inputs.offer != nullptr)
+    reason = inputs.offer->why_not(collective, expression, inputs.placement.ranks);
   return reason;
 }
 
-std::vector<FittingRule> fitting_rules(Collective collective, const PlanBasis& basis) {
+std::vector<FittingRule> fitting_rules(Collective collective, const PlanInputs& inputs) {
   std::vector<FittingRule> found;
-  for (const Rules* rules : basis.rules) {
+  for (const Rules* rules : inputs.rules) {
     if (rules == nullptr) continue;
     for (const Rule& rule : rules->rules) {
-      if (rule.collective != collective || !rule.fits(basis.host, basis.placement, basis.calls)) continue;
-      FittingRule fitting{rule.bytes.on(basis.placement.nodes), {}, &rule, rules->file};
+      if (rule.collective != collective || !rule.fits(inputs.host, inputs.placement, inputs.calls)) continue;
+      FittingRule fitting{rule.bytes.on(inputs.placement.nodes), {}, &rule, rules->file};
       if (fitting.bytes.is_empty()) continue;
       std::ranges::copy_if(
           rule.alternatives, std::back_inserter(fitting.alternatives),
-          [&](const Expression* each) { return why_unsuitable(collective, *each, basis).empty(); });
+          [&](const Expression* each) { return why_unsuitable(collective, *each, inputs).empty(); });
       if (fitting.alternatives.empty()) continue;
-      keep_equal_bits(fitting.alternatives, collective, basis.adapt);
+      keep_equal_bits(fitting.alternatives, collective, inputs.adapt);
       found.push_back(std::move(fitting));
     }
   }
@@ -74,12 +74,12 @@ std::vector<FittingRule> fitting_rules(Collective collective, const PlanBasis& b
 // Collects the rows of a plan. Each row begins where the one before it ends.
 class RowsOfPlan {
  public:
-  RowsOfPlan(Collective collective, const PlanBasis& basis)
+  RowsOfPlan(Collective collective, const PlanInputs& inputs)
       : collective_(collective),
-        basis_(basis),
-        placement_(basis.placement),
-        window_bytes_(basis.window_bytes),
-        names_need_communicators_(basis.offer != nullptr && basis.offer->needs_communicators) {}
+        inputs_(inputs),
+        placement_(inputs.placement),
+        window_bytes_(inputs.window_bytes),
+        names_need_communicators_(inputs.offer != nullptr && inputs.offer->needs_communicators) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own. grid(auto) gets a row for each of its grids.
@@ -115,13 +115,13 @@ class RowsOfPlan {
     bool has_grids = false;
     for (const Expression*& each : alternatives) {
       if (!has_automatic_grid(*each)) continue;
-      row.bytes.most = end_of_grids(*each, machine_of(basis_), placement_, row.bytes.least, row.bytes.most);
-      each = choose_grids_in(collective_, *each, basis_, typical_length(row.bytes.least));
+      row.bytes.most = end_of_grids(*each, machine_of(inputs_), placement_, row.bytes.least, row.bytes.most);
+      each = choose_grids_in(collective_, *each, inputs_, typical_length(row.bytes.least));
       has_grids = true;
     }
     if (!has_grids) return alternatives;
     row.reason +=
-        (row.reason.empty() ? "" : "; ") + ("grid(auto) on " + printable(machine_of(basis_).name, 60));
+        (row.reason.empty() ? "" : "; ") + ("grid(auto) on " + printable(machine_of(inputs_).name, 60));
     std::vector<const Expression*> distinct;
     for (const Expression* each : alternatives)
       if (std::ranges::find(distinct, each) == distinct.end()) distinct.push_back(each);
@@ -186,7 +186,7 @@ class RowsOfPlan {
   }
 
   const Collective collective_;
-  const PlanBasis& basis_;
+  const PlanInputs& inputs_;
   const Placement placement_;
   const std::size_t window_bytes_;
   const bool names_need_communicators_;
@@ -194,10 +194,10 @@ class RowsOfPlan {
   std::size_t next_ = 0;
 };
 
-std::vector<PlanRow> rows_of_choice(Collective collective, const PlanBasis& basis) {
-  RowsOfPlan rows(collective, basis);
-  const FixedChoice& fixed = *basis.fixed;
-  const std::string why_not = why_unsuitable(collective, *fixed.expression, basis);
+std::vector<PlanRow> rows_of_choice(Collective collective, const PlanInputs& inputs) {
+  RowsOfPlan rows(collective, inputs);
+  const FixedChoice& fixed = *inputs.fixed;
+  const std::string why_not = why_unsuitable(collective, *fixed.expression, inputs);
   if (why_not.empty()) {
     rows.add(any_length, {fixed.expression}, fixed.origin, fixed.origin);
   } else {
@@ -207,9 +207,9 @@ std::vector<PlanRow> rows_of_choice(Collective collective, const PlanBasis& basi
   return rows.result();
 }
 
-std::vector<PlanRow> rows_of_rules(Collective collective, const PlanBasis& basis) {
-  const std::vector<FittingRule> all = fitting_rules(collective, basis);
-  RowsOfPlan rows(collective, basis);
+std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inputs) {
+  const std::vector<FittingRule> all = fitting_rules(collective, inputs);
+  RowsOfPlan rows(collective, inputs);
   while (!rows.is_complete()) {
     // The first rule that holds for this length applies. Its row ends before the length at which a rule
     // earlier in the list begins.
@@ -309,14 +309,14 @@ bool give_equal_bits(Collective collective, const Expression& first, const Expre
   return !first.operand_order().empty() && other.operand_order() == first.operand_order();
 }
 
-bool depend_on_form(const PlanBasis& basis, Collective collective) {
+bool depend_on_form(const PlanInputs& inputs, Collective collective) {
   const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
-  return basis.fixed == nullptr && std::ranges::any_of(basis.rules, [&](const Rules* rules) {
+  return inputs.fixed == nullptr && std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
            return rules != nullptr && std::ranges::any_of(rules->rules, tells);
          });
 }
 
-Plan make_plan(Collective collective, const PlanBasis& basis) {
+Plan make_plan(Collective collective, const PlanInputs& inputs) {
   if (repertoire(collective).algorithms.empty()) return {};
   const auto row_of = [&](std::string_view expression, RowForm form, Means needs) {
     PlanRow row;
@@ -327,9 +327,9 @@ Plan make_plan(Collective collective, const PlanBasis& basis) {
     return row;
   };
   const bool is_fixed =
-      basis.fixed != nullptr &&
-      (!basis.without_mpi || why_unsuitable(collective, *basis.fixed->expression, basis).empty());
-  return {.rows = is_fixed ? rows_of_choice(collective, basis) : rows_of_rules(collective, basis),
+      inputs.fixed != nullptr &&
+      (!inputs.without_mpi || why_unsuitable(collective, *inputs.fixed->expression, inputs).empty());
+  return {.rows = is_fixed ? rows_of_choice(collective, inputs) : rows_of_rules(collective, inputs),
           .native = row_of("native", RowForm::native, {}),
           .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};
 }

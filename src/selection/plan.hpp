@@ -138,7 +138,7 @@ struct FixedChoice {
 };
 
 // The values from which a plan is made. Each of them is equal on all ranks of the communicator.
-struct PlanBasis {
+struct PlanInputs {
   HostMpi host = HostMpi::other;
   CallForm calls = CallForm::blocking;
   Placement placement;
@@ -160,10 +160,10 @@ struct PlanBasis {
 [[nodiscard]] bool give_equal_bits(Collective collective, const Expression& first, const Expression& other);
 
 // Returns true if a rule tells blocking calls of the collective from those that only begin something.
-[[nodiscard]] bool depend_on_form(const PlanBasis& basis, Collective collective);
+[[nodiscard]] bool depend_on_form(const PlanInputs& inputs, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
 // the communicator is skipped. If a fixed choice cannot run there, the plan is native.
-[[nodiscard]] Plan make_plan(Collective collective, const PlanBasis& basis);
+[[nodiscard]] Plan make_plan(Collective collective, const PlanInputs& inputs);
 
 }  // namespace offbeat

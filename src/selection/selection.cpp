@@ -72,7 +72,7 @@ void Selection::choose_always(Collective collective, std::string_view expression
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-PlanBasis Selection::basis(Collective collective, const Placement& placement, bool has_choices) const {
+PlanInputs Selection::plan_inputs(Collective collective, const Placement& placement, bool has_choices) const {
   return {.host = host_,
           .placement = placement,
           .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
@@ -88,7 +88,7 @@ Plans Selection::plans(const Placement& placement, bool has_choices) const {
   plans.generation = generation();
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    PlanBasis of_calls = basis(collective, placement, has_choices);
+    PlanInputs of_calls = plan_inputs(collective, placement, has_choices);
     plans.by_collective[k] = make_plan(collective, of_calls);
     if (!depend_on_form(of_calls, collective)) continue;
     of_calls.calls = CallForm::nonblocking;

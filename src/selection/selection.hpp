@@ -59,7 +59,7 @@ class Selection {
   // of each rule runs.
   [[nodiscard]] Plans plans(const Placement& placement, bool has_choices = true) const;
   [[nodiscard]] Plan plan(Collective collective, const Placement& placement, bool has_choices = true) const {
-    return make_plan(collective, basis(collective, placement, has_choices));
+    return make_plan(collective, plan_inputs(collective, placement, has_choices));
   }
 
   // Makes the plans for a group of ranks of one node that have no MPI.
@@ -90,7 +90,8 @@ class Selection {
     std::atomic<const FixedChoice*> always{nullptr};
     const FixedChoice* at_start = nullptr;  // null: the rules decide
   };
-  [[nodiscard]] PlanBasis basis(Collective collective, const Placement& placement, bool has_choices) const;
+  [[nodiscard]] PlanInputs plan_inputs(Collective collective, const Placement& placement,
+                                       bool has_choices) const;
   // Returns what native(NAME) can name, or null if nothing is named.
   [[nodiscard]] const HostOffer* offer() const;
 

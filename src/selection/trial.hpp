@@ -50,8 +50,8 @@ class Trial {
     --calls_left_;
     return true;
   }
-  // Counts the next call. Returns the slot for its time, or `no_slot` if its time does not matter. A slot
-  // that gets no time does not count.
+  // Counts the next call. Returns the slot for its duration, or `no_slot` if the trial needs none. Slots that
+  // stay empty are ignored.
   static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
   std::size_t count_call();
   void set_time(std::size_t slot, std::uint64_t nanoseconds) { times_[slot] = nanoseconds; }

@@ -236,7 +236,8 @@ class Simulator {
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
-  // Returns what a rank has learned about late ranks. forget() resets that for all ranks.
+  // Returns a rank's record of late ranks, which it keeps from call to call. forget() clears the records of
+  // all ranks.
   [[nodiscard]] Lateness& lateness(int rank) { return this->rank(rank).lateness_; }
   void forget() {
     for (SimulatedTransport& each : ranks_) each.lateness_ = {};

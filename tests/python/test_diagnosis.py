@@ -40,14 +40,14 @@ def late_every_tenth(path: Path, ranks: int = 8, seed: int = 1) -> Path:
 def test_one_rank_late_before_every_tenth_call(tmp_path: Path, seed: int) -> None:
     (finding,) = diagnosed(late_every_tenth(tmp_path, seed=seed)).findings
     assert (finding.kind, finding.ranks) == (Kind.LATE, (3,))
-    (place,) = finding.places
-    assert trace.COLLECTIVES[place.group.collective] == "allreduce"
-    assert (place.group.least_bytes, place.group.most_bytes) == (8, 8)
-    assert str(place.of_communicator) == "every 10th"
-    assert str(place.of_kind) == "every 5th"
-    assert place.numbers[:3].tolist() == [9, 19, 29]
-    assert len(place.rows) == 100
-    assert place.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
+    (occurrence,) = finding.occurrences
+    assert trace.COLLECTIVES[occurrence.group.collective] == "allreduce"
+    assert (occurrence.group.least_bytes, occurrence.group.most_bytes) == (8, 8)
+    assert str(occurrence.of_communicator) == "every 10th"
+    assert str(occurrence.of_kind) == "every 5th"
+    assert occurrence.numbers[:3].tolist() == [9, 19, 29]
+    assert len(occurrence.rows) == 100
+    assert occurrence.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
     assert finding.waited_s == pytest.approx(100 * 7 * SKEW_NS / 1e9, rel=0.05)
 
 
@@ -76,11 +76,11 @@ def late_everywhere(path: Path) -> Path:
 
 
 def test_alike_findings_are_one(tmp_path: Path) -> None:
-    """The longest wait is first, in the findings and in the places of each."""
+    """The longest wait is first, in the findings and in the occurrences of each."""
     first, second = diagnosed(late_everywhere(tmp_path)).findings
-    assert (first.ranks, sorted(place.group.most_bytes for place in first.places)) == ((3,), [8, 64, 512])
-    assert (second.ranks, [place.group.most_bytes for place in second.places]) == ((1,), [64])
-    waits = [place.waited_s for place in first.places]
+    assert (first.ranks, sorted(each.group.most_bytes for each in first.occurrences)) == ((3,), [8, 64, 512])
+    assert (second.ranks, [each.group.most_bytes for each in second.occurrences]) == ((1,), [64])
+    waits = [each.waited_s for each in first.occurrences]
     assert waits == sorted(waits, reverse=True)
     assert first.waited_s == pytest.approx(sum(waits))
     assert first.waited_s > second.waited_s
@@ -120,16 +120,16 @@ def test_noise_of_all_ranks_hides_nothing(tmp_path: Path) -> None:
         return noise.randrange(1000) + interrupted + SKEW_NS * (rank == 3 and call % 10 == 9)
 
     finding = diagnosed(iterations(tmp_path, 4, 600, late, duration_ns=2000)).findings[0]
-    (place,) = finding.places
-    assert (finding.ranks, str(place.of_kind), len(place.rows)) == ((3,), "every 10th", 60)
-    assert place.lateness_us[1] == pytest.approx(2000, rel=0.02)
+    (occurrence,) = finding.occurrences
+    assert (finding.ranks, str(occurrence.of_kind), len(occurrence.rows)) == ((3,), "every 10th", 60)
+    assert occurrence.lateness_us[1] == pytest.approx(2000, rel=0.02)
 
 
 def test_a_rank_that_is_always_late(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 50_000 * (rank == 1))
     (finding,) = diagnosed(path).findings
-    assert (finding.ranks, finding.places[0].when) == ((1,), "in 200 of 200 such calls")
+    assert (finding.ranks, finding.occurrences[0].when) == ((1,), "in 200 of 200 such calls")
     assert "give it less work" in finding.advice
 
 
@@ -137,7 +137,7 @@ def test_of_two_ranks_one_late(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 2, 200, lambda rank, call: noise() + 50_000 * (rank == 1 and call % 4 == 0))
     finding = diagnosed(path).findings[0]
-    assert (finding.ranks, str(finding.places[0].of_kind)) == ((1,), "every 4th")
+    assert (finding.ranks, str(finding.occurrences[0].of_kind)) == ((1,), "every 4th")
 
 
 def test_two_ranks_at_different_calls_are_two_findings(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_two_ranks_at_different_calls_are_two_findings(tmp_path: Path) -> None:
         return noise() + 900_000 * (rank == 2 and call % 5 == 0) + 500_000 * (rank == 6 and call % 7 == 3)
 
     first, second = diagnosed(iterations(tmp_path, 8, 700, late)).findings
-    periods = [(finding.ranks, str(finding.places[0].of_kind)) for finding in (first, second)]
+    periods = [(finding.ranks, str(finding.occurrences[0].of_kind)) for finding in (first, second)]
     assert periods == [((2,), "every 5th"), ((6,), "every 7th")]
-    assert second.places[0].lateness_us[1] == pytest.approx(500, rel=0.05)
+    assert second.occurrences[0].lateness_us[1] == pytest.approx(500, rel=0.05)
 
 
 def test_all_ranks_of_a_node_late(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_calls_of_a_killed_rank_do_not_count(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[: 4096 + 64 * 404])
     found = diagnosed(path)
     assert [finding.ranks for finding in found.findings] == [(3,)]
-    assert len(found.findings[0].places[0].rows) == 40
+    assert len(found.findings[0].occurrences[0].rows) == 40
 
 
 def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:

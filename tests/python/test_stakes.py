@@ -28,7 +28,7 @@ def at_stake(path: Path) -> Stakes:
 
 
 def perfect_ns(found: Replay) -> float:
-    return float(found.run(np.zeros((1, len(found.rows))), aside=False).run_ns[0])
+    return float(found.run(np.zeros((1, len(found.rows))), independent=False).run_ns[0])
 
 
 def one_call(folder: Path, collective: str, arrivals: Sequence[int], exits: Sequence[int], root: int) -> Path:
@@ -89,7 +89,7 @@ def test_what_a_rank_does_next_begins_when_it_could_leave(tmp_path: Path) -> Non
     found = taken(tmp_path)
     # Rank 0: at 100 + 1000; rank 1: at 700 + 740.
     assert (found.recorded_ns, perfect_ns(found)) == (1800, 1440)
-    outcome = found.run(np.zeros((1, 2)), aside=False)
+    outcome = found.run(np.zeros((1, 2)), independent=False)
     assert outcome.waited_ns.tolist() == [340]
     # With 50 ns for each call: rank 0 at 150 + 1000, rank 1 at 750 + 740, and 50 more.
     assert found.run(np.full((1, 2), 50.0)).run_ns.tolist() == [1540]

@@ -47,7 +47,9 @@ def compare(
     offbeat compare --relative --threshold 10% before.json after.json
     """
     before, after = read(first), read(second)
-    comparisons = comparing.compare(before, after, threshold=_checked_threshold(threshold), relative=relative)
+    comparisons = comparing.compare(
+        before, after, threshold=_threshold_as_fraction(threshold), relative=relative
+    )
     differences = comparing.conditions(before, after)
     if as_json:
         cells = [
@@ -64,7 +66,7 @@ def compare(
         raise typer.Exit(ANSWER_NO)
 
 
-def _checked_threshold(text: str) -> float:
+def _threshold_as_fraction(text: str) -> float:
     try:
         percent = float(text.strip().removesuffix("%"))
     except ValueError:

@@ -192,7 +192,7 @@ class Where:
         """How many ranks to start; None: the launcher decides."""
         if self.ranks is not None:
             return checked_ranks(self.ranks)
-        return None if self.launcher or self.hosts else machine.usual_ranks(environment)
+        return None if self.launcher or self.hosts else machine.default_rank_count(environment)
 
 
 def where(

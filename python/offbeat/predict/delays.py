@@ -214,7 +214,7 @@ def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, m
     notes: list[str] = []
     for collective in dict.fromkeys(line.collective for line in lines):
         mine = [line for line in lines if line.collective == collective]
-        kept = _comparable(mine)
+        kept = _measured_under_all_patterns(mine)
         if not kept:
             raise CommandError(
                 f"{path}: no algorithm of {collective} was measured at one size under all of its patterns"
@@ -225,7 +225,7 @@ def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, m
     return Delays(path, shapes.ranks, source, mpi, found, notes)
 
 
-def _comparable(lines: Sequence[_Line]) -> list[_Line]:
+def _measured_under_all_patterns(lines: Sequence[_Line]) -> list[_Line]:
     """Keep the sizes and algorithms that have a result under every pattern, so that no cell is missing."""
     keys = {(line.pattern, line.skew) for line in lines}
     there: dict[tuple[int, str], set[tuple[str, str]]] = {}

@@ -37,7 +37,7 @@ def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
     commands, patterns = [], ""
     if diagnosis.findings:
         commands.append(f"offbeat report {path} --pattern skew.txt")
-        lateness_us = diagnosis.findings[0].places[0].lateness_us[1]
+        lateness_us = diagnosis.findings[0].occurrences[0].lateness_us[1]
         patterns = f" --patterns balanced,./skew.txt --skew {lateness_us:.0f}us"
     commands.append(f"offbeat bench -n {trace.ranks}{which}{size}{patterns} --json bench.json")
     commands.append(f"offbeat predict {path} --from bench.json")

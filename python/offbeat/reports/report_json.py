@@ -19,7 +19,7 @@ from offbeat.predict.prediction import (
     SizeChoice,
 )
 from offbeat.trace import COLLECTIVES, summaries
-from offbeat.trace.diagnosis import Diagnosis, Finding, Period, Place
+from offbeat.trace.diagnosis import Diagnosis, Finding, Occurrence, Period
 from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training
@@ -140,13 +140,13 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share_of_collectives": finding.share,
         "sentence": finding.sentence,
         "advice": finding.advice,
-        "places": [_place(place) for place in finding.places],
+        "places": [_occurrence(each) for each in finding.occurrences],
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
-    group = place.group
-    p10, median, p90 = place.lateness_us
+def _occurrence(occurrence: Occurrence) -> dict[str, Any]:
+    group = occurrence.group
+    p10, median, p90 = occurrence.lateness_us
     return {
         "collective": COLLECTIVES[group.collective],
         "least_bytes": group.least_bytes,
@@ -154,12 +154,12 @@ def _place(place: Place) -> dict[str, Any]:
         "communicator": group.communicator.index,
         "communicator_ranks": group.communicator.ranks,
         "calls": len(group.calls),
-        "late_calls": len(place.rows),
-        "first_numbers": [int(number) for number in place.numbers[:3]],
-        "every_such_call": _step(place.of_kind),
-        "every_call_of_communicator": _step(place.of_communicator),
+        "late_calls": len(occurrence.rows),
+        "first_numbers": [int(number) for number in occurrence.numbers[:3]],
+        "every_such_call": _step(occurrence.of_kind),
+        "every_call_of_communicator": _step(occurrence.of_communicator),
         "lateness_us": {"p10": p10, "median": median, "p90": p90},
-        "waited_s": place.waited_s,
+        "waited_s": occurrence.waited_s,
     }
 
 

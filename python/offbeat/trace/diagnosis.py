@@ -30,12 +30,12 @@ _TOGETHER = 0.8  # ranks that share this part of their late calls are one findin
 _MOST_OF_ONE = 3.0  # if late ranks vary, one of them may cause this many times the average waiting
 _MUCH = 0.25  # lateness below this share of the usual lateness is noise
 _WORTH_TELLING = (
-    0.01  # a finding needs this share of the time in collectives; a place, of its finding's waiting
+    0.01  # a finding needs this share of the time in collectives; an occurrence, of its finding's waiting
 )
 _SPREAD_OUT = 0.25  # a spread is a finding if waiting takes this share of the time in a group of calls
 _SAME_ORDER = 0.5  # ranks arrive in one order if their mean skews differ by this share of the imbalance
 _MOST_FINDINGS = 8
-_MOST_PLACES = 4  # how many a finding lists
+_MOST_OCCURRENCES = 4  # how many a finding lists
 _MOST_RANKS_MERGED = 512
 
 
@@ -59,7 +59,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Occurrence:
     """The calls of one group in which ranks wait for the same reason."""
 
     group: Group
@@ -108,19 +108,19 @@ class Finding:
     kind: Kind
     ranks: tuple[int, ...]  # the late ranks; empty: a different one each time
     host: str | None  # the host, if these are all of its ranks
-    places: tuple[Place, ...]  # the longest wait first
+    occurrences: tuple[Occurrence, ...]  # the longest wait first
     share: float  # the wait as a share of the time of all ranks in collectives
     share_of_run: float  # the wait as a share of the time of all ranks
 
     @property
     def waited_s(self) -> float:
         """The sum of the waiting of all other ranks in all these calls."""
-        return sum(place.waited_s for place in self.places)
+        return sum(occurrence.waited_s for occurrence in self.occurrences)
 
     @property
     def worst(self) -> int:
-        """The row of the call with the longest wait, in the first of ``places``."""
-        return int(self.places[0].rows[0])
+        """The row of the call with the longest wait, in the first of ``occurrences``."""
+        return int(self.occurrences[0].rows[0])
 
     @property
     def who(self) -> str:
@@ -138,9 +138,9 @@ class Finding:
             f"{format_us(1e6 * self.waited_s)} in all, {format_share(self.share_of_run)} of the run and "
             f"{100 * self.share:.0f}% of the time of all ranks in collectives"
         )
-        first = self.places[0]
-        alone = len(self.places) == 1
-        where = f"at {first.call}, {first.when}" if alone else f"at {len(self.places)} kinds of call"
+        first = self.occurrences[0]
+        alone = len(self.occurrences) == 1
+        where = f"at {first.call}, {first.when}" if alone else f"at {len(self.occurrences)} kinds of call"
         if self.kind is Kind.SPREAD:
             last = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {ranges(self.ranks)} last"
             order = f"mostly in the same order, {last}" if self.ranks else "in any order"
@@ -153,16 +153,16 @@ class Finding:
     @property
     def details(self) -> list[str]:
         """One line for each kind of call, if there are several."""
-        if len(self.places) == 1:
+        if len(self.occurrences) == 1:
             return []
         by = "over" if self.kind is Kind.SPREAD else "by"
         lines = [
-            f"{by} {place.lateness} at {place.call}, {place.when}: {format_us(1e6 * place.waited_s)}"
-            for place in self.places[:_MOST_PLACES]
+            f"{by} {each.lateness} at {each.call}, {each.when}: {format_us(1e6 * each.waited_s)}"
+            for each in self.occurrences[:_MOST_OCCURRENCES]
         ]
-        more = self.places[_MOST_PLACES:]
+        more = self.occurrences[_MOST_OCCURRENCES:]
         if more:
-            waited = sum(place.waited_s for place in more)
+            waited = sum(occurrence.waited_s for occurrence in more)
             lines.append(f"and at {len(more)} more kinds of call: {format_us(1e6 * waited)}")
         return lines
 
@@ -185,14 +185,14 @@ class Finding:
             )
         if self.host is not None:
             return f"Look at node {self.host}: its clock rate, memory, other jobs, and its share of the work."
-        place = self.places[0]
-        period = place.of_kind or place.of_communicator
+        occurrence = self.occurrences[0]
+        period = occurrence.of_kind or occurrence.of_communicator
         one = len(self.ranks) == 1
         who = f"rank {self.ranks[0]}" if one else "these ranks"
         core = "its core" if one else "their cores"
         if period is None:
             return f"Look at what interrupts {who} now and then: I/O, allocation, other processes on {core}."
-        if period.step > 1 and len(place.rows) < len(place.group.calls):
+        if period.step > 1 and len(occurrence.rows) < len(occurrence.group.calls):
             return (
                 f"Look at what {who} alone {'does' if one else 'do'} before {period} such call: output, "
                 "a checkpoint, logging, garbage collection. Let the ranks take turns, or do this work beside "
@@ -200,7 +200,7 @@ class Finding:
             )
         arrives = "arrives last: give it" if one else "arrive last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
-        often = "always" if len(place.rows) >= _ALWAYS * len(place.group.calls) else "mostly"
+        often = "always" if len(occurrence.rows) >= _ALWAYS * len(occurrence.group.calls) else "mostly"
         return f"{who.capitalize()} {often} {arrives} less work, or check whether {slower}."
 
 
@@ -260,16 +260,16 @@ def diagnose(calls: Calls) -> Diagnosis:
     in_calls, waited = float(table["in_call"].sum()), float(table["waiting"].sum())
     groups = list(metrics.groups(calls))
     events, skews = _late_events(calls, groups)
-    reasons: dict[_Reason, list[Place]] = {}
+    causes: dict[_Cause, list[Occurrence]] = {}
     for number, group in enumerate(groups):
-        late = _late(calls, group, events[events["group"] == number])
-        explained_s = sum(place.waited_s for _, place in late)
-        spread = _spread(calls, group, skews[number], explained_s)
-        for reason, place in (*late, *spread):
-            reasons.setdefault(reason, []).append(place)
+        late = _late_rank_findings(calls, group, events[events["group"] == number])
+        explained_s = sum(occurrence.waited_s for _, occurrence in late)
+        spread = _unattributed_wait_findings(calls, group, skews[number], explained_s)
+        for cause, occurrence in (*late, *spread):
+            causes.setdefault(cause, []).append(occurrence)
     begin_ns, end_ns = calls.trace.span_ns
     run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
-    found = [_finding(reason, places, in_calls, run) for reason, places in reasons.items()]
+    found = [_finding(cause, occurrences, in_calls, run) for cause, occurrences in causes.items()]
     found = [finding for finding in found if finding.share >= _WORTH_TELLING]
     known = frameworks.of_calls(calls)
     if known is not None:
@@ -281,7 +281,7 @@ def diagnose(calls: Calls) -> Diagnosis:
     return Diagnosis(told, stakes.of_calls(calls), waited / 1e9, explained, known)
 
 
-class _Reason(NamedTuple):
+class _Cause(NamedTuple):
     """What findings have in common to become one."""
 
     kind: Kind
@@ -289,12 +289,12 @@ class _Reason(NamedTuple):
     host: str | None
 
 
-def _finding(reason: _Reason, places: Sequence[Place], in_calls_ns: float, run_ns: float) -> Finding:
-    waited_s = sum(place.waited_s for place in places)
-    told = [place for place in places if place.waited_s >= _WORTH_TELLING * waited_s]
-    told.sort(key=lambda place: -place.waited_s)
-    waited_ns = 1e9 * sum(place.waited_s for place in told)
-    return Finding(*reason, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
+def _finding(cause: _Cause, occurrences: Sequence[Occurrence], in_calls_ns: float, run_ns: float) -> Finding:
+    waited_s = sum(occurrence.waited_s for occurrence in occurrences)
+    told = [occurrence for occurrence in occurrences if occurrence.waited_s >= _WORTH_TELLING * waited_s]
+    told.sort(key=lambda occurrence: -occurrence.waited_s)
+    waited_ns = 1e9 * sum(occurrence.waited_s for occurrence in told)
+    return Finding(*cause, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
 
 
 _EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
@@ -342,8 +342,8 @@ def _limit_floor(calls: Calls) -> float:
     return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
 
 
-def _late(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Reason, Place]]:
-    """One place for each set of ranks that are late together, or one place if the late ranks vary."""
+def _late_rank_findings(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Cause, Occurrence]]:
+    """One occurrence for each set of ranks that are late together, or only one if the late ranks vary."""
     if not len(events):
         return []
     ranks, count = np.unique(events["rank"], return_counts=True)
@@ -362,11 +362,11 @@ def _late(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Reaso
     parts = [(tuple(sorted(members)), rows[np.isin(last, members)]) for members, _ in sets]
     waited = [float(calls.table["waiting"][mine].sum()) for _, mine in parts]
     if _varies(waited, len(group.communicator.members)):
-        return [(_Reason(Kind.VARYING, (), None), _place(calls, group, Kind.VARYING, rows))]
+        return [(_Cause(Kind.VARYING, (), None), _occurrence(calls, group, Kind.VARYING, rows))]
     return [
         (
-            _Reason(Kind.LATE, members, _host(calls, group, members)),
-            _place(calls, group, Kind.LATE, mine),
+            _Cause(Kind.LATE, members, _host(calls, group, members)),
+            _occurrence(calls, group, Kind.LATE, mine),
         )
         for members, mine in parts
         if len(mine)
@@ -379,10 +379,12 @@ def _varies(waited: Sequence[float], members: int) -> bool:
     return sets >= max(4, members // 2) and max(waited) <= _MOST_OF_ONE * sum(waited) / sets
 
 
-def _spread(
+def _unattributed_wait_findings(
     calls: Calls, group: Group, skews: dict[int, float], explained_s: float
-) -> list[tuple[_Reason, Place]]:
-    """A place for a group of calls with much waiting in which no rank stands out, if it is one."""
+) -> list[tuple[_Cause, Occurrence]]:
+    """Returns a finding if the group has much waiting that no single rank explains, otherwise an empty
+    list.
+    """
     rows = calls.table[group.calls]
     waited_s = float(rows["waiting"].sum()) / 1e9
     much = waited_s >= _SPREAD_OUT * float(rows["in_call"].sum()) / 1e9
@@ -391,10 +393,10 @@ def _spread(
     latest = sorted(skews, key=lambda rank: -skews[rank])
     in_order = skews[latest[0]] - skews[latest[-1]] > _SAME_ORDER * float(np.median(rows["omega"]))
     named = tuple(sorted(latest[: max(1, len(latest) // 4)])) if in_order else ()
-    return [(_Reason(Kind.SPREAD, named, None), _place(calls, group, Kind.SPREAD, group.calls))]
+    return [(_Cause(Kind.SPREAD, named, None), _occurrence(calls, group, Kind.SPREAD, group.calls))]
 
 
-def _place(calls: Calls, group: Group, kind: Kind, rows: NDArray[np.intp]) -> Place:
+def _occurrence(calls: Calls, group: Group, kind: Kind, rows: NDArray[np.intp]) -> Occurrence:
     table = calls.table
     rows = np.sort(rows)
     if kind is Kind.LATE and _period(np.searchsorted(group.calls, rows))[0] is None:
@@ -406,7 +408,7 @@ def _place(calls: Calls, group: Group, kind: Kind, rows: NDArray[np.intp]) -> Pl
     p10, median, p90 = (float(value) for value in np.percentile(late, (10, 50, 90)))
     waited = float(table["waiting"][rows].sum())
     worst_first = rows[np.argsort(-table["waiting"][rows], kind="stable")]
-    return Place(
+    return Occurrence(
         group, worst_first, table["number"][rows], (p10, median, p90), waited / 1e9, of_kind, of_communicator
     )
 

@@ -40,7 +40,7 @@ class Replay:
 
     A record is one rank in one call. The records of a call are consecutive, in the order of the
     communicator's ranks. Non-blocking calls, and calls in which ranks need no other rank, are not among these
-    calls. The time in them is ``aside``.
+    calls. The time in them is ``independent``.
     """
 
     # One element per call.
@@ -51,23 +51,23 @@ class Replay:
     root: Places  # the index of the root among its records; -1: it has no root, or the root is not recorded
     # One element per record.
     rank: Places  # the index of the rank among the recording ranks
-    gap: Floats  # the time since the rank's last call, without ``aside``
-    aside: Floats  # the time since the rank's last call in calls that need no other rank
+    gap: Floats  # the time since the rank's last call, without ``independent``
+    independent: Floats  # the time since the rank's last call in calls that need no other rank
     stay: Floats  # the time from the last needed arrival to the exit
     # One element per rank.
     gap_at_end: Floats  # the gap after its last call
-    aside_at_end: Floats
+    independent_at_end: Floats
     recorded_ns: float  # the length of the run as recorded
 
-    def run(self, stays: Floats | None = None, *, aside: bool = True) -> Outcome:
+    def run(self, stays: Floats | None = None, *, independent: bool = True) -> Outcome:
         """Replay all calls. ``stays`` has a row for each scenario and a column for each call.
 
-        A nan, or no ``stays``, stands for the recorded stay of each rank. If ``aside`` is false, calls in
-        which ranks need no other rank take no time.
+        A nan, or no ``stays``, stands for the recorded stay of each rank. If ``independent`` is false, calls
+        in which ranks need no other rank take no time.
         """
         scenarios = 1 if stays is None else len(stays)
-        before = self.gap + self.aside if aside else self.gap
-        at_end = self.gap_at_end + self.aside_at_end if aside else self.gap_at_end
+        before = self.gap + self.independent if independent else self.gap
+        at_end = self.gap_at_end + self.independent_at_end if independent else self.gap_at_end
         clock, waited = np.zeros((scenarios, len(at_end))), np.zeros(scenarios)
         for first, last in self._stretches(stays):
             records = slice(self.begin[first], self.begin[first] + self.size[first])
@@ -118,10 +118,10 @@ def of_calls(calls: Calls) -> Replay:
         found.root[order],
         found.rank,
         between.gap,
-        between.aside,
+        between.independent,
         (found.exit - found.free).astype(np.float64),
         between.gap_at_end,
-        between.aside_at_end,
+        between.independent_at_end,
         float(max(ends) - begin_ns),
     )
 
@@ -180,9 +180,9 @@ class _Between:
     """The time of the ranks between the calls in which they wait, as in ``Replay``."""
 
     gap: Floats
-    aside: Floats
+    independent: Floats
     gap_at_end: Floats
-    aside_at_end: Floats
+    independent_at_end: Floats
 
 
 def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_Between, list[Places]]:
@@ -199,14 +199,18 @@ def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_
         mine = by_rank[edges[rank] : edges[rank + 1]]
         mine = mine[np.argsort(found.arrival[mine], kind="stable")]
         arrival, leave, waiting = found.arrival[mine], found.exit[mine], waits[call[mine]]
-        # The time outside of calls, and the time aside, from the start of the run to each record. The last
-        # element is for the end of the run.
+        # `free[i]` is the time outside of calls, and `independent[i]` the time in calls that need no other
+        # rank, from the start of the run to the arrival at record i. The last elements are for the end of
+        # the run.
         free = np.cumsum(np.append(arrival, end_ns) - np.insert(leave, 0, begin_ns))
-        aside = np.insert(np.cumsum(np.where(waiting, 0, leave - arrival)), 0, 0)
+        independent = np.insert(np.cumsum(np.where(waiting, 0, leave - arrival)), 0, 0)
         stops = np.append(np.flatnonzero(waiting), len(mine))
-        gaps, asides = np.diff(free[stops], prepend=0), np.diff(aside[stops], prepend=0)
+        gaps, independents = np.diff(free[stops], prepend=0), np.diff(independent[stops], prepend=0)
         between.gap[mine[waiting]], between.gap_at_end[rank] = gaps[:-1], gaps[-1]
-        between.aside[mine[waiting]], between.aside_at_end[rank] = asides[:-1], asides[-1]
+        between.independent[mine[waiting]], between.independent_at_end[rank] = (
+            independents[:-1],
+            independents[-1],
+        )
         sequences.append(call[mine[waiting]])
     return between, sequences
 

@@ -111,7 +111,7 @@ def of_calls(calls: Calls) -> Stakes | None:
         return None
     trace = calls.trace
     taken = replay.of_calls(calls)
-    perfect = taken.run(np.zeros((1, len(taken.rows))), aside=False)
+    perfect = taken.run(np.zeros((1, len(taken.rows))), independent=False)
     run_ns = max(taken.recorded_ns, 1.0)
     ranks, every = len(trace.recording), trace.every_call
 

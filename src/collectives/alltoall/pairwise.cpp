@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: p - 1 steps. In step k rank r exchanges blocks with rank r xor k if p is a power of two.
-// Cost: (p-1)(a + mb), m bytes in the longest block. Each block travels once, and each rank talks to one at a
-// time.
+// Cost: (p-1)(a + mb), m bytes in the longest block. Each block travels once. In each step a rank sends one
+// block and receives one.
 // Other sizes: if p is not a power of two, in step k rank r sends to rank r + k and receives from rank r - k.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include <bit>

@@ -32,7 +32,7 @@ namespace offbeat {
 // A form (tree_form.hpp) provides
 //
 //     static constexpr int most_ranks;
-//     static std::size_t most_bytes(int ranks);     by Call::length
+//     static std::size_t most_bytes(int ranks);     upper bound on Call::length
 //     static constexpr bool goes_up, goes_down;     if both: no rank can end before every rank has begun
 //     Form(Board& board, const Call& call);         for collective number board.sequence.present
 //     const RadixTree& tree() const;
@@ -43,7 +43,14 @@ namespace offbeat {
 //     void take();                                  takes the parent's data
 //     void pass_down(int level);                    passes data down to the children of a group
 //
-// and, for virtual time, the addresses and the number of bytes that these functions read.
+// and, for virtual time, the addresses and the number of bytes that these functions read:
+//
+//     const void* given_by(int child) const;        the slot from which combine() reads a child's data
+//     std::size_t bytes_given(const RadixTree::Group& group, int block) const;
+//                                                   the bytes there, for the child at `block` of its group
+//     const void* parent_line() const;              the line that has_parent_data() reads
+//     const void* parent_slot() const;              the parent's slot, from which take() may read
+//     std::size_t bytes_in_parent_slot() const;     0: the data are in the line
 
 // The steps of this form, written once for both drivers (waits.hpp).
 template <class Form>

@@ -338,14 +338,15 @@ Task pass_on(const BoardRound& round) {
 }
 
 Task run_as_chain(Endpoint net, Call call) {
-  // The last rank begins when the first chunk has passed all other ranks.
-  constexpr std::size_t pieces = 8;
+  // A chunk is 1/(start_up_divisor * ranks) of the vector, within limits. So the first chunk reaches the last
+  // rank after about 1/start_up_divisor of the time that one rank needs for the whole vector.
+  constexpr std::size_t start_up_divisor = 8;
   constexpr std::size_t longest_chunk = std::size_t{64} << 10;
   const std::size_t width = call.input.width;
   const std::size_t window = net.board()->shape().window_bytes / width;
   const std::size_t ranks = static_cast<std::size_t>(net.size);
   const std::size_t bytes =
-      std::clamp(call.input.bytes() / (pieces * ranks), BoardShape::smallest_chunk, longest_chunk);
+      std::clamp(call.input.bytes() / (start_up_divisor * ranks), BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (bytes + width - 1) / width);
   const bool past_cache =
       call.input.data != call.output.data && 4 * ranks * call.input.bytes() >= last_level_cache_bytes();

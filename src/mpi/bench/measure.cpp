@@ -177,7 +177,7 @@ class Run {
 
   Nanoseconds delay(std::size_t round) const {
     if (cell_.arrival == nullptr) return 0;
-    const double fraction = cell_.arrival->fraction(round, static_cast<std::size_t>(job_.rank));
+    const double fraction = cell_.arrival->delay_fraction(round, static_cast<std::size_t>(job_.rank));
     return std::llround(fraction * static_cast<double>(cell_.skew_ns));
   }
 

@@ -18,7 +18,7 @@ struct Arrival {
   std::size_t ranks = 0;
   std::vector<double> fractions;  // rounds x ranks
 
-  [[nodiscard]] double fraction(std::size_t round, std::size_t rank) const {
+  [[nodiscard]] double delay_fraction(std::size_t round, std::size_t rank) const {
     const std::size_t rounds = fractions.size() / ranks;
     return fractions[(round % rounds) * ranks + rank];
   }

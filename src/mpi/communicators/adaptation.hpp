@@ -97,7 +97,7 @@ class MeasuredCall {
  public:
   MeasuredCall() = default;
 
-  // Returns false if the time of the call does not matter.
+  // Returns true if a trial needs the time of this call.
   explicit operator bool() const { return trial_ != nullptr; }
   // Adds a time in nanoseconds to that which the program has spent in this call.
   void add(std::uint64_t nanoseconds) { spent_ += nanoseconds; }

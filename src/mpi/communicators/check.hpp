@@ -13,7 +13,8 @@ namespace offbeat {
 
 class SetUp;
 
-// A call's properties that must be equal on all ranks. It names types and operations, because handles differ.
+// A call's properties that must be equal on all ranks. It holds the names of types and operations, because
+// their handles differ between ranks.
 struct CallSignature {
   Collective collective;
   std::int64_t count = 0;

@@ -292,7 +292,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, c
     plan.index = means_.next_index();
     plan.stage = means_.stage(plan.index);
     plan.transport = &means_.transport_of(plan.index);
-    operation->begin(plan);
+    operation->prepare(plan);
   });
   if (process_.progress.has_working_thread()) {
     // The progress thread takes the operation from here. But a short copy takes less time than the thread

@@ -139,8 +139,9 @@ void CommunicatorMeans::take_over() {
   board_->waiters = transport_.get();
   auto* client = static_cast<MpiBoardClient*>(node_board().client());
   if (client == nullptr) {
-    // All ranks have agreed to use the board by now. A rank without memory for this serves them all the same,
-    // but gives its host no turns.
+    // All ranks have agreed to use the board by now, so a rank without memory for the client must take part
+    // anyway. While it waits for the board it makes no call of the host: no turns, no messages of operations,
+    // no notice of failures on other nodes.
     const bool is_made = try_to([&] {
       auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
                                                    process_.own_communicator(), team().locality());

@@ -52,8 +52,8 @@ class CommunicatorMeans {
 
   // -- the board
 
-  // Returns the stage of the board for blocking calls. If these are the means of a persistent request, it
-  // returns the request's own stage. Null: no board.
+  // Returns the stage that blocking calls use or, for a persistent request, the request's own stage. Null if
+  // there is no board.
   [[nodiscard]] Board* board() const { return board_; }
   [[nodiscard]] bool have_board() const { return shared_.have_board(); }
   [[nodiscard]] NodeBoard& node_board() const { return *shared_.place->board; }

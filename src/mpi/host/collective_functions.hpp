@@ -12,7 +12,8 @@
 
 namespace offbeat {
 
-// Which function of a collective is called: MPI_X, MPI_Ix or MPI_X_init, each also with _c for large counts.
+// The kind of function of a collective: MPI_X, MPI_Ix or MPI_X_init. Large-count variants (`_c`) are told
+// apart by CountKind.
 enum class Form : std::uint8_t { blocking, nonblocking, persistent };
 enum class CountKind : std::uint8_t { of_int, large };
 

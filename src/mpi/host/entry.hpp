@@ -29,14 +29,14 @@ template <class Argument>
 // A Library has:
 //
 //   is_started()   returns true if this library is to take the process's calls; costs one load
-//   starts()       the same, but finds out first if that is not known yet
+//   try_start()    the same, but finds out first if that is not known yet
 
 // Starts the library, or passes the call on to the other family. It knows an entry point only by `forwarded`,
 // so that the compiler makes one of these for each number of arguments, not for each of 340 functions.
 template <class Library, class... Words>
 [[gnu::noinline, gnu::cold]] int start_or_pass_on(int (*self)(Words...), ForwardedFunction& forwarded,
                                                   Words... words) {
-  if (Library::starts()) return self(words...);
+  if (Library::try_start()) return self(words...);
   if (void* next = forwarded.function()) return reinterpret_cast<int (*)(Words...)>(next)(words...);
   // That MPI lacks this function for large counts. Its function for counts of int takes the same words.
   void* narrow = forwarded.narrow_function();

@@ -46,7 +46,7 @@ class Requests {
   [[nodiscard]] bool is_null(MPI_Request request) const { return request == null_; }
 
   void insert(MPI_Request request, Kept kept) {
-    table_.insert(abi::bits(request), {.kept = std::move(kept), .thread = this_thread()});
+    table_.insert(abi::bits(request), {.kept = std::move(kept), .thread = this_thread_id()});
   }
   // Returns null if nothing is kept for the request. The pointer is valid until the next insertion or
   // removal.
@@ -59,7 +59,9 @@ class Requests {
   // Call this before a completion call. It claims those of its requests about which data is kept.
   void claim(int count, const MPI_Request* requests, Claims& claims) {
     const auto is_free = [](const Entry& entry) { return entry.claim == 0; };
-    const auto is_own = [&](const Entry& entry) { return is_free(entry) && entry.thread == this_thread(); };
+    const auto is_own = [&](const Entry& entry) {
+      return is_free(entry) && entry.thread == this_thread_id();
+    };
     for (int i = 0; i < count; ++i) {
       const Handle handle = abi::bits(requests[i]);
       Entry* entry = table_.find(handle, is_own);
@@ -90,7 +92,7 @@ class Requests {
   };
 
   static constexpr auto any = [](const Entry&) { return true; };
-  static const void* this_thread() { return &inside_offbeat; }
+  static const void* this_thread_id() { return &inside_offbeat; }
 
   HandleTable<Entry> table_;
   std::uint64_t claims_ = 0;

@@ -20,7 +20,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
-  // Returns how long this has lived, such as "12 s", if the line has been printed. Otherwise an empty text.
+  // Returns how long ago this Watch was created, such as "12 s", if it has printed its line. Otherwise
+  // returns an empty text.
   [[nodiscard]] std::string waited_if_reported() const;
 
  private:

@@ -119,8 +119,9 @@ Outcome Activity::begin() {
   }
   try {
     if (chosen.expression->runs_on_host()) {
-      communicator.break_on_error(
-          [&] { host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin(); });
+      communicator.break_on_error([&] {
+        host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin_all_segments();
+      });
       communicator.hold();
     } else {
       communicator.begin(operation_, chosen, call, bytes, {on_end, this}, stand_ins());

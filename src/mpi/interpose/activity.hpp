@@ -54,7 +54,8 @@ class Activity {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // kept() and staged() return what a Service keeps in the activity: its sides or lists, and its staged call.
+  // Storage that a Service needs until the collective completes: kept() returns its sides or lists, and
+  // staged() its staged call.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
   [[nodiscard]] std::optional<Staged>& staged() { return staged_; }

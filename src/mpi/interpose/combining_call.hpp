@@ -77,7 +77,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
 
   // Returns true if the host has to judge the call, and this rank cannot take part. A root whose output alone
   // is wrong takes part: the other ranks do not know, and only the root gets an error.
-  [[nodiscard]] bool is_wrong(std::int64_t count) const {
+  [[nodiscard]] bool must_leave_to_host(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
       if (judges_unused_output() && call_.output.data == MPI_IN_PLACE) return true;
@@ -110,7 +110,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     const Types& types = process_.types();
     const Reduction* reduction = types.predefined(call_.output.type, call_.op);
     const std::int64_t count = count_of_input();
-    if (is_wrong(count)) return {};
+    if (must_leave_to_host(count)) return {};
     const bool has_output = takes() || judges_unused_output();
     const bool is_alias = has_output && call_.input.data == call_.output.data &&
                           count >= types.least_rejected_alias(collective);

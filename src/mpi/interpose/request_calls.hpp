@@ -168,7 +168,7 @@ class RequestCalls {
   }
   // Serves the functions of MPI 4.1 for some, all and any of several requests.
   template <class Next, class... Rest>
-  static int request_get_status_of(Next* next, int count, const MPI_Request requests[], Rest... rest) {
+  static int request_get_status_of_list(Next* next, int count, const MPI_Request requests[], Rest... rest) {
     if (next == nullptr) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_UNSUPPORTED_OPERATION);
     auto* const all = const_cast<MPI_Request*>(requests);
     if (all_belong_to_host()) [[likely]]

@@ -25,8 +25,9 @@
 
 namespace offbeat::wrapped {
 
-// Returns the function to which offbeat's function of this name passes a call on. For MPI_X this is the tool
-// behind offbeat, if there is one; for PMPI_X it is the host.
+// Returns the function to which offbeat's MPI_X or PMPI_X passes a call on. MPI_X goes to the MPI_X of the
+// next tool. Without a tool, or from inside offbeat, it goes to the host's PMPI_X. PMPI_X always goes to the
+// host's. Null if the host has no such function.
 template <Name name, class Signature>
 [[nodiscard]] Signature* next() {
   if (name.text[0] == 'P' || inside_offbeat) {
@@ -38,7 +39,7 @@ template <Name name, class Signature>
 // The library as entry.hpp needs it.
 struct Library {
   static bool is_started() { return has_runtime(); }
-  static bool starts() { return start_runtime_or_pass_on(); }
+  static bool try_start() { return start_runtime_or_pass_on(); }
 };
 
 // -- collectives

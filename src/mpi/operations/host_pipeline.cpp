@@ -98,7 +98,7 @@ void HostPipeline::run() {
   wait();
 }
 
-void HostPipeline::begin() {
+void HostPipeline::begin_all_segments() {
   requests_.assign(segments_.count(), MPI_REQUEST_NULL);
   for (std::size_t k = 0; k < segments_.count(); ++k) begin_segment(k, requests_[k]);
 }

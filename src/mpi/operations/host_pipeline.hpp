@@ -31,7 +31,7 @@ class HostPipeline {
 
   // Begins all segments at once. They cannot begin one by one, because nothing would begin the next segment
   // while the program computes.
-  void begin();
+  void begin_all_segments();
   // Returns true if all segments that were begun are complete.
   [[nodiscard]] bool test();
   void wait();

@@ -101,10 +101,10 @@ class Tracer {
       return nullptr;
     if (!known->is_defined) [[unlikely]]
       define(*known, handle);
-    count(*known);
+    count_call(*known);
     return known;
   }
-  void count(Communicator& communicator) {
+  void count_call(Communicator& communicator) {
     ++communicator.calls;
     writer_.header().calls += 1;
   }
@@ -186,9 +186,10 @@ class Tracer {
   void forget_operation(MPI_Op handle) { operations_.erase(abi::bits(handle)); }
   [[nodiscard]] int neighbours(MPI_Comm handle, Communicator& communicator) const;
 
-  // Adds a new communicator. `parent` is the communicator that it was made from, in an order that is equal on
-  // all ranks. It is MPI_COMM_NULL if the ranks do not all have the same parent. A duplicate that is not
-  // usable yet has the group of its parent.
+  // Adds a new communicator. Its identity comes from `parent`, its ranks, and how many with these ranks were
+  // created from `parent` before; all ranks create them in the same order. `parent` is MPI_COMM_NULL if it is
+  // unknown or differs between ranks. Set `has_group_of_parent` for a duplicate: its handle may not be usable
+  // yet (MPI_Comm_idup), so its ranks are copied from the parent.
   void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
@@ -197,7 +198,7 @@ class Tracer {
   [[nodiscard]] static Nanoseconds now() { return clock::now(); }
   [[nodiscard]] bool starts(TracedRequest& request, Nanoseconds arrival) {
     const Prepared& prepared = *request.prepared;
-    count(*prepared.communicator);
+    count_call(*prepared.communicator);
     if (!wants(prepared.collective, *prepared.communicator)) return false;
     request.open =
         begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);

@@ -22,7 +22,7 @@ using trace::next;
 // The Library that entry.hpp describes.
 struct Library {
   static bool is_started() { return has_lower_layers(); }
-  static bool starts() { return find_lower_layers_or_pass_on(); }
+  static bool try_start() { return find_lower_layers_or_pass_on(); }
 };
 using RequestCalls = RequestFunctions<Tracer>;
 

@@ -193,7 +193,7 @@ class FinishedPhases {
  public:
   explicit FinishedPhases(Board* board) : board_(board) {}
 
-  // These wait until the phase of `segment` between the nodes, or on this rank's node, is over.
+  // Wait until the inter-node phase, or this node's own phase, of `segment` is complete.
   [[nodiscard]] Task wait_for_between(std::size_t segment);
   [[nodiscard]] Task wait_for_node(std::size_t segment);
   // These record that such a phase is over.
@@ -217,14 +217,14 @@ template <class OnNode>
   }
 }
 
-// Runs every in_flight-th phase between the nodes, beginning with `segment`. `finished` is null if the node
-// has no phases of its own.
+// Runs the inter-node phase of every in_flight-th segment, beginning with `first_segment`. `finished` is null
+// if the node has no phases of its own.
 template <class Between>
-[[nodiscard]] Task run_phases_between(Endpoint lane, const Nodes& nodes, std::size_t segment,
-                                      std::size_t number, First first, FinishedPhases* finished,
-                                      const Between& between) {
+[[nodiscard]] Task run_inter_node_phases(Endpoint lane, const Nodes& nodes, std::size_t first_segment,
+                                         std::size_t segment_count, First first, FinishedPhases* finished,
+                                         const Between& between) {
   const Endpoint carriers = nodes.between(lane);
-  for (std::size_t k = segment; k < number; k += in_flight) {
+  for (std::size_t k = first_segment; k < segment_count; k += in_flight) {
     if (first == First::node && finished != nullptr) co_await finished->wait_for_node(k);
     co_await between(carriers, k);
     if (first == First::between && finished != nullptr) co_await finished->end_between(k);
@@ -252,8 +252,8 @@ template <class Between, class OnNode>
   FinishedPhases finished(net.board());
   const auto make = [&](const Endpoint& lane, int k) {
     if (k > 0) {
-      return run_phases_between(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
-                                nodes.is_alone ? nullptr : &finished, between);
+      return run_inter_node_phases(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
+                                   nodes.is_alone ? nullptr : &finished, between);
     }
     return nodes.is_alone ? nothing() : run_phases_on_node(number, first, finished, on_node);
   };
