@@ -117,7 +117,9 @@ def test_names_that_no_mpi_has_are_shown(offbeat: Offbeat, rules: Path) -> None:
 def test_what_a_terminal_would_obey_in_a_rule_is_escaped(offbeat: Offbeat, rules: Path) -> None:
     rules.write_text("all\u202ereduce * * * * ring\n", encoding="utf-8")
     done = offbeat("rules", "check", str(rules))
-    assert done.stderr.startswith(rf"{rules}:1: collective: 'all\xe2\x80\xaereduce' (did you mean 'allreduce'?); expected")
+    assert done.stderr.startswith(
+        rf"{rules}:1: collective: 'all\xe2\x80\xaereduce' (did you mean 'allreduce'?); expected"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("show", "--rules"), ("diff", "built-in")])

@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   const Nanoseconds end = offbeat::clock::now();
 
   // The clock of rank 0 is the truth.
-  const double error = largest(std::abs(static_cast<double>(model.global(messenger.planted(end)) - end)));
+  const double error = largest(std::abs(static_cast<double>(model.to_global(messenger.planted(end)) - end)));
   const double residual = largest(model.residual_ns);
   const double bound = largest(model.bound_ns);
   const double took_ms = largest(static_cast<double>(end - start) * 1e-6);
@@ -135,9 +135,9 @@ int main(int argc, char** argv) {
   // A start in time: rank 0 announces an instant of global time.
   double skew = 1e12;
   for (int i = 0; i < 20; ++i) {
-    Nanoseconds instant = rank == 0 ? model.global(messenger.now()) + 20'000'000 : 0;
+    Nanoseconds instant = rank == 0 ? model.to_global(messenger.now()) + 20'000'000 : 0;
     MPI_Bcast(&instant, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
-    const Nanoseconds own = model.own(instant);
+    const Nanoseconds own = model.to_own(instant);
     while (messenger.now() < own) sched_yield();
     const auto arrival = static_cast<double>(offbeat::clock::now() - messenger.begin);
     skew = std::min(skew, largest(arrival) + largest(-arrival));
