@@ -35,7 +35,7 @@ def test_every_collective(mpi: str) -> None:
     assert "one node" not in job.err
 
 
-@pytest.mark.in_turn(1, "mpi", "program", "ranks_per_node")
+@pytest.mark.in_turn(1, "mpi", "program", "least_checks", "ranks_per_node")
 @pytest.mark.parametrize("ranks_per_node", [1, 2, 3])
 @pytest.mark.parametrize(
     ("program", "least_checks"),
