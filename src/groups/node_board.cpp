@@ -527,8 +527,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
       lower_rank_waits = true;
     }
   }
-  // Of the waiting ranks of this node the lowest prints one line. A rank that printed it prints another when
-  // its wait ends.
+  // Only the lowest rank that waits on this node prints a line. It prints another one when its wait ends.
   if (over ? !stage.reported_ : lower_rank_waits) return;
   stage.reported_ = !over;
 
