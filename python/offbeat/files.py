@@ -71,7 +71,10 @@ def _locked(lock: Path, *, wait: bool) -> int | None:
         except BlockingIOError:
             os.close(file)
             return -1
-        except OSError:  # a file system without locks, or a file that has just gone
+        except FileNotFoundError:  # whoever had the lock has just removed the file
+            os.close(file)
+            continue
+        except OSError:  # a file system without locks
             os.close(file)
             return None
         os.close(file)  # whoever had the lock has removed the file

@@ -87,6 +87,8 @@ void Group::require_own_process() const {
 }
 
 void Group::require_intact() const {
+  if (needs_host_ && operations_under_way.has_host_ended())
+    throw UsageError("this group of several machines cannot be used after MPI_Finalize");
   if (board_ == nullptr) {
     if (is_broken_alone_.load(std::memory_order_acquire)) throw *failure_alone_;
   } else if (board_->board().broken().load(std::memory_order_acquire) != 0) [[unlikely]] {

@@ -111,8 +111,9 @@ class Group final : public OperationsOwner {
     calls_.store(number, std::memory_order_relaxed);
     return number;
   }
-  // Begins a request that has a plan. From then on, one with a `done` may be gone.
+  // Calls sequels that are due, and wakes the progress thread if calls are under way.
   void look_after_calls(bool is_urgent);
+  // Begins a request that has a plan. From then on, one with a `done` may be gone.
   void put_under_way(GroupRequest& request, bool is_short);
   void announce(Collective collective, const PlanRow& row);
 
@@ -120,12 +121,13 @@ class Group final : public OperationsOwner {
   Membership membership_;
   std::optional<Locality> locality_;  // null in a group of one rank
   const std::uint64_t fork_generation_;
-  std::unique_ptr<GroupNetwork> network_;  // null if the group has one node
-  std::unique_ptr<NodeBoard> board_;       // null in a group of one rank
-  std::once_flag breaks_alone_;            // of a group of one rank, as the next two
+  std::unique_ptr<GroupNetwork> network_;     // null if the group has one node
+  std::unique_ptr<NodeBoard> board_;          // null in a group of one rank
+  std::unique_ptr<MessageCarrier> messages_;  // null in a group of one rank
+  // What ended a group of one rank, which has no board.
+  std::once_flag breaks_alone_;
   std::optional<BoardError> failure_alone_;
   std::atomic<bool> is_broken_alone_{false};
-  std::unique_ptr<MessageCarrier> messages_;  // likewise
   Plans plans_of_runs_;
   Plans plans_of_begun_;  // guarded by order_
   // One for each stage of the board; the first is that of blocking calls.

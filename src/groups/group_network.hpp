@@ -23,8 +23,8 @@ struct NetworkAddress {
     ready
   };
   State state = State::no_library;
-  std::int32_t rank = 0;  // in MPI_COMM_WORLD, if it is ready; so are its ranks
-  std::int32_t ranks = 0;
+  std::int32_t rank = 0;   // of this process in MPI_COMM_WORLD, if it is ready
+  std::int32_t ranks = 0;  // the size of MPI_COMM_WORLD, if it is ready
 };
 
 class GroupNetwork {
@@ -42,13 +42,15 @@ class GroupNetwork {
   [[nodiscard]] virtual bool connect(SetUp& set_up, const Locality& locality, std::span<const int> ranks,
                                      std::uint64_t number) = 0;
 
-  // These throw std::bad_alloc. Returns a transport for collective `index` of those under way, which uses
-  // this stage of the node's board.
+  // The three functions below throw std::bad_alloc.
+  // Returns a transport for collective `index` of those under way. `board` is its stage.
   [[nodiscard]] virtual std::unique_ptr<BoardTransport> transport(Board& board, int index) = 0;
+  // Returns what the board needs of the network.
   [[nodiscard]] virtual std::unique_ptr<BoardClient> client() = 0;
+  // Returns what carries the messages of the group.
   [[nodiscard]] virtual std::unique_ptr<MessageCarrier> carrier() = 0;
 
-  // Call this before the destructor if ranks may have left messages over.
+  // Call this before the destructor if messages may be left over.
   virtual void spoil() noexcept = 0;
 };
 

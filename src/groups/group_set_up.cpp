@@ -204,9 +204,9 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     refuse(refused,
            name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
   }
-  // Otherwise calls that were begun would use the stage of blocking ones. The number is equal on all ranks.
+  // With one stage, calls that were begun would share it with blocking calls. All ranks see the same number.
   if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
-  // Whatever fails here fails on one rank alone.
+  // A failure here is this rank's alone, so the ranks vote afterwards.
   const bool is_made = try_to([&] {
     if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
     group->plans_of_runs_ = group->plans_of_begun_ = group->current_plans();
@@ -234,7 +234,8 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
 void Group::free(std::unique_ptr<Group> group) noexcept {
   Group& mine = *group;
   if (mine.fork_generation_ != GroupProcess::fork_generation()) {
-    // The memory is the parent's, too. Unmapping it here is all that can be done. A child cannot call MPI.
+    // The memory is the parent's, too, so a child only unmaps it. It cannot call MPI, so it leaks a group
+    // that has a network.
     if (mine.network_ != nullptr) static_cast<void>(group.release());
     return;
   }

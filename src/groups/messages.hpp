@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages carries messages between two ranks of a group, and finds the receive that a message belongs to.
+// Messages carries the messages of a group on one node, through rings on the board, and finds the receive
+// that each of them belongs to.
 #pragma once
 
 #include <algorithm>

@@ -52,7 +52,7 @@ struct RankNames {
 // What a rank tells the other nodes when it ends all use of a board.
 struct FailureNotice {
   std::uint64_t word = 0;                 // of Board::broken; 0: there is no notice
-  char reason[BoardShape::reason_bytes];  // of a group, not cleared
+  char reason[BoardShape::reason_bytes];  // why, on the board of a group; set only if there is a notice
 };
 
 // BoardClient stands for what the present user of a board has besides the board: the host MPI. A group of one

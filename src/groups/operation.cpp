@@ -293,7 +293,7 @@ void OperationsUnderWay::end_watch(OperationsOwner& owner) noexcept {
 
 void OperationsUnderWay::end_host() noexcept {
   const Lock lock(*this);
-  has_host_ended_ = true;
+  has_host_ended_.store(true, std::memory_order_relaxed);
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr;) {
     Operation& operation = *std::exchange(each, each->next_);
     if (operation.owner_->needs_host_) remove(operation);
@@ -368,7 +368,7 @@ void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {
 
 // Walking the list is cheap: it is short, because only the first operation on each stage can advance.
 void OperationsUnderWay::add(Operation& operation) {
-  if (has_host_ended_ && operation.owner_->needs_host_) return;
+  if (has_host_ended() && operation.owner_->needs_host_) return;
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   Operation* last = first_.load(std::memory_order_relaxed);
   if (last == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A collective that proceeds while the program computes is an `Operation`.
+// An Operation is a collective, or a message of a group, that proceeds while the program computes.
 #pragma once
 
 #include <array>
@@ -97,9 +97,10 @@ struct OperationPlan {
   BoardTransport* transport = nullptr;
 };
 
-// One collective under way: begun by the program and not complete yet.
+// One collective or message under way: begun by the program and not complete yet.
 //
-// Each operation of a communicator or group has its own lanes and its own stage of the board. If there are
+// Each collective of a communicator or group has its own lanes and its own stage of the board; a message has
+// neither (OperationPlan::no_index). If there are
 // enough stages, operations never wait for one another. Otherwise an operation starts when its predecessor on
 // the stage is complete; the program does not wait for that either.
 class Operation {
@@ -184,7 +185,7 @@ class Operation {
 // progress in every such call. HostProgress advances them while the program waits inside the host.
 class OperationsUnderWay {
  public:
-  // The order of the two loads matters: an operation is in the list before it counts as announced no more.
+  // The order of the two loads matters: an operation is in the list before it stops counting as announced.
   [[nodiscard]] bool any() const {
     return announced_count_.load(std::memory_order_acquire) != 0 ||
            first_.load(std::memory_order_acquire) != nullptr;
@@ -233,8 +234,8 @@ class OperationsUnderWay {
    private:
     const std::lock_guard<SpinLock> guard_;
   };
+  [[nodiscard]] bool has_host_ended() const { return has_host_ended_.load(std::memory_order_relaxed); }
   // Call these while you hold the lock.
-  [[nodiscard]] bool has_host_ended() const { return has_host_ended_; }
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void add_over(Operation& operation) noexcept;
@@ -249,7 +250,7 @@ class OperationsUnderWay {
   SpinLock lock_;
   std::atomic<Operation*> first_{nullptr};
   Operation* next_to_advance_ = nullptr;
-  bool has_host_ended_ = false;
+  std::atomic<bool> has_host_ended_{false};
   std::atomic<Operation*> announced_{nullptr};      // newest first
   std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
   std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ProgressThread is a thread of offbeat's own that advances operations on the board of a node. It never calls
-// the host, so it works at any thread level of MPI.
+// ProgressThread is a thread of offbeat's own that advances operations. It calls the host MPI only for groups
+// of several nodes, which need MPI_THREAD_MULTIPLE. So it works at any thread level of MPI.
 #pragma once
 
 #include <atomic>

@@ -137,7 +137,7 @@ def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
 def _fingerprint_of(path: Path) -> Fingerprint | None:
     try:
         if not path.is_file():
-            return None  # to open a FIFO would take forever
+            return None  # opening a FIFO would block forever
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 if line.startswith(_MARK):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Recognise training with Horovod in a trace: its steps, its gradient calls, and the rank it waits for.
 
-The arrival times do not name a slow rank, because a thread of its own makes all its calls. The polls do (see
-``polls``). A rank has its first gradient of a step at the poll in which its first bit appears, and its last
-gradient at the poll in which its last bit appears.
+The arrival times do not name a slow rank, because on each rank a background thread makes all calls. The polls
+do (see ``polls``). A rank has its first gradient of a step at the poll in which its first bit appears, and
+its last gradient at the poll in which its last bit appears.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Horovod(Training):
 
 
 def of_calls(calls: Calls) -> Horovod | None:
-    """Recognise Horovod. None if nobody polls."""
+    """Recognise Horovod. None if no rank polls."""
     trace = calls.trace
     polled = [each for each in trace.communicators if not each.alone and polls.is_polled(trace, each)]
     if not polled:

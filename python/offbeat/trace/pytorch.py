@@ -27,7 +27,7 @@ from offbeat.trace.steps import Floats
 from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median, size_text
 from offbeat.units import format_share
 
-MARK = "PyTorch"  # stands in the header of a trace, in the name of the MPI
+MARK = "PyTorch"  # part of the name of the MPI in a trace
 
 _ALLREDUCE = COLLECTIVES.index("allreduce")
 _SCATTERING = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
@@ -108,7 +108,7 @@ class _Kind:
 
 
 def of_calls(calls: Calls) -> PyTorch | None:
-    """Recognise PyTorch. None if it was not in the processes, or no steps are to be seen."""
+    """Recognise PyTorch. None if it was not in the processes, or no steps are found."""
     if MARK not in calls.trace.mpi or calls.trace.every_call > 1:
         return None
     for kind in sorted(_kinds(calls), key=lambda kind: -int(kind.calls["bytes"].sum())):

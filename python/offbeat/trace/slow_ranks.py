@@ -128,7 +128,11 @@ def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
 def _by_chance(is_late: NDArray[np.bool_], places: int) -> float:
     """How likely a rank that is late in half of all steps is late that often at one of the places."""
     count, late = len(is_late), int(np.count_nonzero(is_late))
-    return float(places * sum(math.comb(count, k) for k in range(late, count + 1)) / 2**count)
+    ways = total = math.comb(count, late)
+    for k in range(late + 1, count + 1):
+        ways = ways * (count - k + 1) // k
+        total += ways
+    return float(places * total / 2**count)
 
 
 def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
@@ -146,7 +150,7 @@ def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
 
 
 def time_text(nanoseconds: float) -> str:
-    """A time as people say it who train: ``19.3 ms``, ``0.64 ms`` or ``12 s``."""
+    """A time in ms or s: ``19.3 ms``, ``0.64 ms`` or ``12 s``."""
     ms = nanoseconds / 1e6
     if ms >= 10_000:
         return f"{ms / 1e3:.3g} s"

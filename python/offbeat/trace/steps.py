@@ -22,7 +22,7 @@ _CLEARLY_LONGER = 1.5
 
 
 def find(sizes: NDArray[np.int64], gap: Floats) -> list[tuple[int, int]]:
-    """The first and the last gradient call of each step. Empty if there are no steps to be seen.
+    """The first and the last gradient call of each step. Empty if there are none.
 
     ``gap`` is the pause before each call.
 

@@ -64,7 +64,10 @@ class Training:
 
     @property
     def left_out(self) -> tuple[str, str]:
-        """Which calls the findings are about, and a sentence on that, if the slow rank shows in others."""
+        """For a framework whose slow rank shows elsewhere.
+
+        Returns a phrase for the calls that the findings are about, and a sentence that names those left out.
+        """
         return "", ""
 
     @property

@@ -41,7 +41,7 @@ _RADIXES = (4, 7, 8)
 _ALL_TO_ALL = ("arrival_owners", "linear")
 _MOST_FOR_ALL_TO_ALL = 256
 _MANY_RANKS = 8192  # with more, simulating the work on the nodes takes long
-_MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # then; flat: those that ignore nodes
+_MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # simulated then; flat ones ignore nodes
 _NODE_AWARE = ("nap", "smp")
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 

@@ -30,9 +30,10 @@ bool MpiNetwork::connect(SetUp& set_up, const Locality& locality, std::span<cons
   return true;
 }
 
-// After MPI_Finalize the communicator is gone. Before it, a message that nobody has received is left over.
+// After MPI_Finalize the communicator is gone. Before it, MPICH would end the job in MPI_Comm_free if a
+// message that no rank has received is left over. If connect() has failed, there may be no communicator.
 MpiNetwork::~MpiNetwork() {
-  if (!communicator_) return;
+  if (!communicator_ || communicator_->handle() == MPI_COMM_NULL) return;
   int is_left = 0;
   const bool is_running = runtime().is_mpi_running();
   if (is_running)

@@ -6,14 +6,13 @@
 // from B, and B waits for the allreduce before it sends. If A's part had to wait until A calls offbeat again,
 // that would be a deadlock which the host alone does not have.
 //
-//  Open MPI 4 and 5    opal_progress_register: every wait of the host calls offbeat, which may send messages
-//  there. MPICH 5             MPIX_Async_start: every wait of the host calls offbeat while operations are
-//  under way.
-//                      Calls that give the host a turn are forbidden there, and tests of messages give one.
-//                      So operations that send messages stay with the host.
-//  others              ProgressThread advances operations that no thread has advanced for a while. It makes
-//  no
-//                      call of the host, so operations that send messages stay with the host here, too.
+//  - Open MPI 4 and 5 (opal_progress_register): every wait of the host calls offbeat, which may send messages
+//    there.
+//  - MPICH 5 (MPIX_Async_start): every wait of the host calls offbeat while operations are under way. Calls
+//    that give the host a turn are forbidden there, and tests of messages give one. So operations that send
+//    messages stay with the host.
+//  - Others: ProgressThread advances operations that no thread has advanced for a while. For a communicator
+//    it makes no call of the host, so operations that send messages stay with the host here, too.
 //
 // If the user has given it CPUs, ProgressThread does the work of all operations on the board of a node, under
 // every host.

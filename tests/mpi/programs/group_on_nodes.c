@@ -110,7 +110,15 @@ int main(int argc, char** argv) {
   run(another, "barrier", NULL, NULL, 0, NULL, NULL);
   release(&group);
   MPI_Finalize();
+  offbeat_call late = OFFBEAT_CALL_INIT;
+  late.group = another;
+  late.collective = "barrier";
+  const offbeat_status status = run_call(&late);
   release(&another);
+  if (status != OFFBEAT_ERROR_ARGUMENT) {
+    fprintf(stderr, "FAIL: rank %d: status %d of a call after MPI_Finalize\n", rank, (int)status);
+    return 1;
+  }
   free(mine);
   free(found);
   free(given);

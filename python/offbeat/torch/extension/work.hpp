@@ -157,7 +157,7 @@ class Work final : public c10d::Work {
   }
   void note(offbeat_status status, const char* text) {
     // Programs for other backends look for the word "timeout".
-    const char* const end = status == OFFBEAT_ERROR_TIMEOUT ? "; the timeout of this call is over" : "";
+    const char* const end = status == OFFBEAT_ERROR_TIMEOUT ? "; the timeout of this call has passed" : "";
     const std::lock_guard lock(mutex_);
     if (failure_ == nullptr)
       failure_ = std::make_exception_ptr(
