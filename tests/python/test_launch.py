@@ -105,9 +105,14 @@ def test_intel_variables_keep_the_programs_library_path() -> None:
 
 
 def test_offbeat_variables_of_the_caller_are_passed_on_and_options_win() -> None:
-    base = {"OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "linear", "HOME": "/"}
+    base = {"OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "linear", "HOME": "/", "MASTER_ADDR": "node1"}
     variables = rank_variables([LIBRARY], Settings({"allreduce": "ring"}), base)
-    assert variables == {"LD_PRELOAD": str(LIBRARY), "OFFBEAT_WAIT": "yield", "OFFBEAT_ALLREDUCE": "ring"}
+    assert variables == {
+        "LD_PRELOAD": str(LIBRARY),
+        "OFFBEAT_WAIT": "yield",
+        "OFFBEAT_ALLREDUCE": "ring",
+        "MASTER_ADDR": "node1",
+    }
 
 
 def test_verbosity() -> None:

@@ -73,6 +73,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
     assert [each.exit_code for each in ranks] == [0, 7, 0], jobs.text_of(ranks)
     for _, text in errors_of(ranks, "ended", [0, 2]):
         assert "rank 1" in text
+        assert "has waited" not in text
     for what, words in (
         ("lengths", ("allreduce of 1000 x float32", "allreduce of 1001 x float32")),
         ("after an error", ("allreduce of 1001 x float32",)),
@@ -94,8 +95,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
                     text
                 )
     for _, text in errors_of(ranks, "given up", everyone):
-        assert "rank" in text
-        assert text != "no error"
+        assert "rank 1 has given up: abort() of the process group" in text
 
 
 @pytest.mark.in_turn(1, "case")
@@ -103,7 +103,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
 def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
     ranks = jobs.start("failures.py", 3, case)
     assert ranks[1].exit_code == -signal.SIGKILL
-    limit_s = 2 * jobs.load()  # a call that waits for its time limit takes 60 s
+    limit_s = min(5 * jobs.load(), 30)  # a call that waits for its time limit takes 60 s
     for name in (*COLLECTIVES, "barrier", "send", "recv") if case == "killed-begun" else ("all_reduce",):
         # Rank 2 only gives its data to rank 0 in some of them, and may have done so.
         for seconds, text in errors_of(

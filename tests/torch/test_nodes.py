@@ -12,12 +12,9 @@ import pytest
 SIZE = 4
 
 
-@pytest.fixture(params=sorted(jobs.MPIS))
+@pytest.fixture(params=[name for name in sorted(jobs.MPIS) if Path(jobs.MPIS[name][0]).is_file()])
 def mpi(request: pytest.FixtureRequest) -> str:
-    name = str(request.param)
-    if not Path(jobs.MPIS[name][0]).is_file():
-        pytest.skip(f"{name} is not installed")
-    return name
+    return str(request.param)
 
 
 def all_right_on_nodes(job: jobs.Rank, least_checks: int, size: int = SIZE) -> None:
@@ -55,7 +52,8 @@ def test_errors_reach_all_nodes(mpi: str) -> None:
         ("after an error", "rank 0 made allreduce of 1000 x float32, sum, and rank 1 allreduce of 1001"),
         ("late", "has waited 1 s for "),
         ("no message", "rank 0 receives 40 bytes from rank 1 with tag 0"),
-        ("given up", "rank"),
+        ("late, begun", "has waited 1 s for "),
+        ("given up", "rank 1 has given up: abort() of the process group"),
     ):
         lines = re.findall(rf"^{what}: ([\d.]+) s: DistBackendError: offbeat: (.*)$", job.out, re.MULTILINE)
         assert len(lines) == (1 if what == "no message" else SIZE), jobs.text_of([job])
@@ -65,7 +63,7 @@ def test_errors_reach_all_nodes(mpi: str) -> None:
 
 @pytest.mark.in_turn(1, "mpi", "case")
 @pytest.mark.parametrize("case", ["killed", "killed-begun"])
-def test_a_killed_rank_ends_the_job_or_is_named(mpi: str, case: str) -> None:
+def test_a_killed_rank_ends_the_job(mpi: str, case: str) -> None:
     job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, case, limit_s=100)
     assert job.exit_code != 0
     for line in re.findall(r"^killed, \w+: .*", job.out, re.MULTILINE):

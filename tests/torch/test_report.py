@@ -42,3 +42,4 @@ def test_a_rank_that_is_late_by_20_ms_is_named(way: str, how: str, late: int, tm
     within = min(0.1 * jobs.load(), 0.5)
     assert slow.late_ns / 1e9 == pytest.approx(statistics.median(late_s), rel=within), known.sentences
     assert slow.late_steps > STEPS / 2
+    assert abs(slow.first_step - (STEPS // 4 + 1)) <= 2

@@ -16,6 +16,7 @@ from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import joined_preload
 
 _PREFIX = "OFFBEAT_"
+_OF_TORCH = ("MASTER_ADDR", "MASTER_PORT")  # where ranks of torch.distributed meet, on several machines
 # Options of Open MPI's mpirun that place ranks. If the user gives one, offbeat adds no placement.
 _PLACEMENT = {
     "map-by", "rank-by", "oversubscribe", "nooversubscribe", "hostfile", "machinefile", "host", "H",
@@ -86,7 +87,7 @@ class Launch:
 
 def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
     """The variables that only the ranks get, not mpirun."""
-    inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX)}
+    inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX) or name in _OF_TORCH}
     return {"LD_PRELOAD": joined_preload(libraries, base), **inherited, **settings.variables()}
 
 

@@ -142,6 +142,7 @@ int main(int argc, char** argv) {
   const unsigned seed = (unsigned)option(argc, argv, "--seed", 1);
   most_calls = (int)option(argc, argv, "--most", 60);
   last_algorithm = (const char* (*)(void))dlsym(RTLD_DEFAULT, "offbeat_last_algorithm");
+  CHECK(last_algorithm != NULL, "offbeat is not loaded");
   shared = seed;
   own = seed * 77u + (unsigned)world_rank * 1013u;
   for (int round = 0; round < rounds; ++round) {

@@ -153,8 +153,9 @@ def errors() -> None:
     group = new_group(1)
     if rank == 0:
         report("no message", lambda: dist.recv(mine, 1, group=group))
+    group = new_group()
     dist.barrier()
-    if rank == 1:  # the others have left their calls
+    if rank == 1:
         group._get_backend(torch.device("cpu")).abort()
     report("given up", lambda: dist.barrier(group=group))
 
