@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat import trace
-from offbeat.predict import delays, prediction
+from offbeat.predict import confirmation, delays, prediction
 from offbeat.trace import COLLECTIVES, metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,7 +135,7 @@ def compare(laboratory: Laboratory, ranks: int, repeats: int, budget_s: float) -
             folder = laboratory.traced(algorithm, f"{algorithm}-{repeat}.trace")
             calls = metrics.collect(trace.read(folder))
             first = first or calls
-            runs[algorithm].append(prediction.Measured.of(calls).run_s)
+            runs[algorithm].append(confirmation.Measured.of(calls).run_s)
             communicating[algorithm].append(communicating_s(calls))
     assert first is not None
     hosts = len(set(first.trace.hosts.values()))

@@ -28,11 +28,12 @@ from pathlib import Path
 
 import result_file
 from offbeat.bench import runner
+from offbeat.bench.plan import NATIVE
 from offbeat.bench.results import MEASURED, Benchmark
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
 from offbeat.tune import candidates, course, race
-from offbeat.tune.course import NATIVE, Course, Goal
+from offbeat.tune.course import Course, Goal
 from offbeat.tune.decisions import decide, mean_ratio
 
 LOST = 1.05  # a race is lost if the exhaustive winner is better than the tuned one by more than this

@@ -27,6 +27,8 @@ class ExpressionError(ValueError):
 
 
 class Algorithm(TypedDict):
+    """An algorithm of the registry."""
+
     name: str
     collective: str
     parameters: str
@@ -38,6 +40,8 @@ class Algorithm(TypedDict):
 
 
 class Collective(TypedDict):
+    """A collective, and what its calls have."""
+
     name: str
     function: str
     moves: str
@@ -47,6 +51,8 @@ class Collective(TypedDict):
 
 
 class Setting(TypedDict):
+    """An environment variable that the core reads."""
+
     name: str
     default: str
     values: str
@@ -55,6 +61,8 @@ class Setting(TypedDict):
 
 
 class HostAlgorithm(TypedDict):
+    """A name that native(NAME) can have, with the versions of the MPI under which it was checked."""
+
     host: str
     call: str  # such as allreduce or iallreduce
     name: str
@@ -64,6 +72,8 @@ class HostAlgorithm(TypedDict):
 
 
 class Rule(TypedDict):
+    """One line of a file of rules."""
+
     line: int
     text: str  # the canonical spelling
     collective: str
@@ -77,6 +87,8 @@ class Rule(TypedDict):
 
 
 class PlanRow(TypedDict):
+    """A range of lengths in the plan of a collective, and what runs there."""
+
     least_bytes: int
     most_bytes: int | None  # included; None: no upper end
     expression: str
@@ -88,6 +100,8 @@ class PlanRow(TypedDict):
 
 
 class Simulation(TypedDict):
+    """What a simulated call did: times in seconds, and the messages."""
+
     exits: list[float]
     waits: list[tuple[float, float, int]]  # the sum of a rank's waits, its longest, and for whom (-1: nobody)
     messages: int

@@ -8,6 +8,8 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from offbeat.units import format_count
+
 # Variables that batch systems set. In a batch job, the cores of this host do not say how many ranks fit.
 _BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID")
 
@@ -56,7 +58,7 @@ def overload() -> str | None:
     wanting, there = load(), os.cpu_count() or 1
     if wanting <= 2 * there:
         return None
-    return f"the load of this host is {wanting:.1f}, more than twice its {there} CPUs"
+    return f"the load of this host is {wanting:.1f}, more than twice its {format_count(there, 'CPU')}"
 
 
 def in_batch_job(environment: Mapping[str, str]) -> bool:

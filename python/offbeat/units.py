@@ -61,6 +61,30 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
+def format_rounded_size(size_bytes: float) -> str:
+    """A size with one decimal, or none from 100 on: ``2.7 MiB``, ``512 KiB``, ``40 B``."""
+    for unit in ("GiB", "MiB", "KiB"):
+        value = size_bytes / _SIZE_UNITS[unit.lower()]
+        if value >= 1:
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_size_range(least_bytes: int, most_bytes: int) -> str:
+    """A range of sizes, such as ``4 KiB .. 7 KiB``; one size if both are equal."""
+    least, most = format_size(least_bytes), format_size(most_bytes)
+    return least if least_bytes == most_bytes else f"{least} .. {most}"
+
+
+def spell_size(size_bytes: int) -> str:
+    """A size as one word, as rules and options have it: ``16KiB``, ``513``. ``parse_size`` reads it."""
+    for unit in ("GiB", "MiB", "KiB"):
+        factor = _SIZE_UNITS[unit.lower()]
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)
+
+
 def format_us(microseconds: float) -> str:
     """A time with three significant digits, in µs, ms or s."""
     for unit, factor in (("s", 1e6), ("ms", 1e3)):
@@ -76,6 +100,28 @@ def formatted_alike(microseconds: Sequence[float]) -> list[str]:
         ((factor, unit) for unit, factor in (("s", 1e6), ("ms", 1e3)) if usual >= 10 * factor), (1.0, "µs")
     )
     return [f"{_three_digits(value / factor)} {unit}" for value in microseconds]
+
+
+def format_as_ms(nanoseconds: float) -> str:
+    """A time in ms, or in s from 10 s on: ``19.3 ms``, ``0.64 ms``, ``12 s``.
+
+    The parts of a step of a training are easy to compare in one unit.
+    """
+    ms = nanoseconds / 1e6
+    if ms >= 10_000:
+        return f"{ms / 1e3:.3g} s"
+    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2g} ms"
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number of things: ``1 rank``, ``1,024 ranks``. ``noun`` is the singular of one with a plural in s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ordinal(number: int) -> str:
+    """An ordinal number, such as ``2nd``, ``10th`` or ``21st``."""
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else suffix}"
 
 
 def format_share(share: float) -> str:

@@ -105,6 +105,19 @@ def begun(rank: int, ranks: int, **values: object) -> MadeFile:
     return made
 
 
+class MadeRanks:
+    """The files of all ranks. A subclass makes calls on all of them."""
+
+    def __init__(self, ranks: int, **values: object) -> None:
+        self.files = [begun(rank, ranks, **values) for rank in range(ranks)]
+        self.number = 0  # of the next call
+
+    def write(self, folder: Path) -> Path:
+        for file in self.files:
+            file.write(folder)
+        return folder
+
+
 def iterations(
     folder: Path,
     ranks: int,

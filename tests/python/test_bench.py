@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
-from offbeat.bench import results, runner
+from offbeat.bench import rank_processes, results, runner
 from offbeat.bench.plan import (
     COLLECTIVES,
     Cell,
@@ -458,4 +458,4 @@ def test_interrupted_and_resumed_for_real(
     ],
 )
 def test_the_line_of_a_failed_job_that_says_most(text: str, line: str) -> None:
-    assert runner.what_failed(text) == line
+    assert rank_processes.what_failed(text) == line

@@ -15,15 +15,16 @@ import pytest
 from made_tuning import install
 from offbeat import _core
 from offbeat.__main__ import main
-from offbeat.bench import runner
+from offbeat.arrays import Floats
+from offbeat.bench import rank_processes
 from offbeat.calibrate import hockney, machine_file, parameters, probes, regression, session
 from offbeat.calibrate.hockney import Case
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
-from offbeat.calibrate.regression import Array, Interval, bootstrap, breakpoints, fit, line
-from offbeat.commands.calibrate import too_few_line
+from offbeat.calibrate.regression import Interval, bootstrap, breakpoints, fit, line
 from offbeat.errors import CommandError
 from offbeat.mpi.choice import Choice
+from offbeat.reports.calibration_sheets import too_few_line
 from offbeat.simulate import machine
 
 
@@ -210,7 +211,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         groups = [k // 5 for k in range(100)]
         values = random_.normal(10, 1, 20)[[k // 5 for k in range(100)]] + random_.normal(0, 0.1, 100)
 
-        def median(numbers: npt.NDArray[np.intp], values: Array = values) -> Array:
+        def median(numbers: npt.NDArray[np.intp], values: Floats = values) -> Floats:
             return np.array([np.median(values[numbers])])
 
         draws = bootstrap(groups, median)
@@ -356,7 +357,9 @@ def test_a_launcher_starts_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     made.goal.launcher = "srun --mpi=pmix"
     made.write(tmp_path / "m.json")
     started: list[list[str]] = []
-    monkeypatch.setattr(runner, "run_ranks", lambda built, *others, **options: started.append(built.command))
+    monkeypatch.setattr(
+        rank_processes, "follow", lambda built, *others, **options: started.append(built.command)
+    )
     again = session.read(tmp_path / "m.json")
     choice = Choice(install(), "made up")
     session.measure_messages(again, choice, tmp_path / "m.json", 0.0, lambda records: None, show_output=False)

@@ -10,7 +10,7 @@ from fakes import Offbeat
 from made_traces import START_NS, begun, iterations
 from offbeat import trace
 from offbeat.trace import diagnosis, metrics
-from offbeat.trace.diagnosis import Diagnosis, Kind
+from offbeat.trace.findings import Diagnosis, Kind
 
 SKEW_NS = 2_000_000
 
@@ -216,12 +216,6 @@ def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:
     assert diagnosed(tmp_path).findings == []
 
 
-def test_ordinals() -> None:
-    assert [diagnosis.ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
-        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th",
-    ]  # fmt: skip
-
-
 def test_one_late_call_is_told_by_its_number(tmp_path: Path) -> None:
     noise = jitter(1)
     path = iterations(tmp_path, 4, 200, lambda rank, call: noise() + 6_704_000 * (rank == 1 and call == 96))
@@ -242,4 +236,4 @@ def test_a_rank_that_is_late_in_most_calls_is_not_always_late(tmp_path: Path) ->
 
 def test_a_pattern_file_comes_without_the_report(offbeat: Offbeat, tmp_path: Path) -> None:
     late_every_tenth(tmp_path / "run.trace")
-    assert offbeat("report", "run.trace", "--pattern", "skew.txt").stdout == "wrote skew.txt\n"
+    assert offbeat("report", "run.trace", "--pattern", "skew.txt").stdout == "Wrote skew.txt\n"

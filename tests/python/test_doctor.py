@@ -11,7 +11,7 @@ from offbeat import machine
 from offbeat.bench import health
 from offbeat.bench.health import Check, Status
 from offbeat.bench.probe import RankFacts
-from offbeat.commands.options import warn_of_load
+from offbeat.commands.output import warn_of_load
 from offbeat.mpi import discovery
 
 GIB = 1 << 30

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "offbeat"
 # What everybody uses.
-TOP = {"__init__", "_core", "errors", "expressions", "field_types", "files", "machine", "units"}
+TOP = {"__init__", "_core", "arrays", "errors", "expressions", "field_types", "files", "machine", "units"}
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},

@@ -60,7 +60,7 @@ def test_an_archive_is_replaced_only_on_demand(offbeat: Offbeat, tmp_path: Path)
     again = offbeat("export", "run.trace", "-o", "run.otf2")
     assert (again.returncode, again.stderr) == (2, "offbeat: run.otf2 exists; add --force to replace it\n")
     done = offbeat("export", "run.trace", "-o", "run.otf2", "--force", "--to", "0.00007")
-    assert (done.returncode, done.stdout) == (0, f"wrote {RANKS} calls to run.otf2\n")
+    assert (done.returncode, done.stdout) == (0, f"Wrote {RANKS} calls to run.otf2\n")
     (tmp_path / "mine.otf2").mkdir()
     (tmp_path / "mine.otf2" / "notes").write_text("mine")
     assert "is not an OTF2 archive" in offbeat("export", "run.trace", "-o", "mine.otf2", "--force").stderr

@@ -158,7 +158,7 @@ def test_figures_as_files(offbeat: Offbeat, tmp_path: Path) -> None:
     chromium = str(Chromium.find_browser(skip_local=True))
     done = offbeat("report", "run.trace", "--figures", "figures", BROWSER_PATH=chromium)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "wrote 10 files to figures" in done.stdout
+    assert "Wrote 10 files to figures" in done.stdout
     assert sorted(path.stem for path in (tmp_path / "figures").glob("*.svg")) == sorted(FIGURES)
     assert (tmp_path / "figures" / "waiting.svg").read_text().startswith("<svg ")
     assert (tmp_path / "figures" / "waiting.png").read_bytes().startswith(b"\x89PNG")

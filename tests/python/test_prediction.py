@@ -16,7 +16,8 @@ from offbeat import trace
 from offbeat.__main__ import main
 from offbeat.errors import CommandError
 from offbeat.predict import delays, prediction
-from offbeat.predict.prediction import Measured, Prediction, confirm, nearest
+from offbeat.predict.confirmation import Measured, confirm
+from offbeat.predict.prediction import Prediction, nearest
 from offbeat.trace import metrics
 
 RANKS, CALLS, STEP_US = 4, 100, 300

@@ -71,7 +71,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     wrong = {"elements": 1, "rank": 0, "index": 2, "expected": 5.0, "got": 4.0}
     cells.append(cell(8, "random", "grid", 1.0, status="wrong", wrong=wrong))
     found = bench_file.read(write(tmp_path / "bench.json", cells=cells))
-    assert found.warnings[0] == "1 results of the plan: offbeat bench --resume measures them"
+    assert found.warnings[0] == "1 result of the plan; offbeat bench --resume measures more"
     assert found.warnings[1] == "in 1 of 13 results ranks rarely arrived as the pattern says"
     assert found.warnings[2].startswith("WRONG result, not used: grid at 8 B: 1 element wrong on rank 0")
     assert "grid" not in ranking.algorithms_of(found.rows, "allreduce")

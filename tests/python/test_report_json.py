@@ -87,13 +87,13 @@ def test_files_are_written_beside_the_json(offbeat: Offbeat, tmp_path: Path) -> 
     late_every_tenth(tmp_path / "run.trace")
     done = offbeat("report", "run.trace", "--json", "-o", "page.html", "--pattern", "skew.txt")
     assert json.loads(done.stdout)["format"] == "offbeat report"
-    assert done.stderr == "wrote page.html\nwrote skew.txt\n"
+    assert done.stderr == "Wrote page.html\nWrote skew.txt\n"
     assert "<title>" in (tmp_path / "page.html").read_text()
 
 
 def test_every_value_that_the_page_lists_exists() -> None:
     """Kinds and verdicts, as the code has them."""
-    from offbeat.trace.diagnosis import Kind
+    from offbeat.trace.findings import Kind
     from offbeat.trace.stakes import Verdict
 
     page = " ".join(PAGE.read_text().split())

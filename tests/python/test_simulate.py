@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fakes import Offbeat
 from offbeat import _core
+from offbeat.__main__ import main
 from offbeat.bench.plan import COLLECTIVES
 from offbeat.errors import CommandError
 from offbeat.simulate import machine, simulation
@@ -338,6 +339,16 @@ def test_progress_counts_every_result() -> None:
     assert len(found.results) == simulation.number_of_results(asked) == 3 * 4 + 2 * 4
     assert done == sorted(done)
     assert max(done) < len(found.results)
+
+
+def test_a_plan_that_takes_long_is_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(simulation, "_S_PER_RANK", 10.0)
+    arguments = ["simulate", "--ppn", "1", "--sizes", "8", "--algorithms", "ring"]
+    for nodes, said in (("1..4", "offbeat: 3 results for up to 4 ranks take at least 1 minute\n"), ("2", "")):
+        assert main([*arguments, "--nodes", nodes]) == 0
+        assert capsys.readouterr().err == said
 
 
 def test_a_long_simulation_reports_and_can_be_ended() -> None:

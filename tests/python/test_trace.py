@@ -176,7 +176,7 @@ def test_the_call_in_which_a_rank_was_killed_is_said(tmp_path: Path) -> None:
         made.write(tmp_path)
     assert trace.read(tmp_path).missing == [
         "not ended in order (killed, or still running): ranks 0..1",
-        "rank 0 stopped after 1 calls; the rank that went furthest made 2",
+        "rank 0 stopped after 1 call; the rank that went furthest made 2",
         "rank 1 had not left bcast number 1 on communicator 0 (all 2 ranks)",
     ]
 
@@ -364,7 +364,7 @@ def test_export_for_perfetto(offbeat: Offbeat, tmp_path: Path) -> None:
         made.call(0, START_NS + 1000 * rank, START_NS + 5000)
         made.call(1, START_NS + 9000, START_NS + 9100, START_NS + 12000, flags=2)
         made.write(tmp_path / "run.trace")
-    assert offbeat("export", "run.trace", "-o", "run.json").stdout == "wrote 4 calls to run.json\n"
+    assert offbeat("export", "run.trace", "-o", "run.json").stdout == "Wrote 4 calls to run.json\n"
     events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
     first = [event for event in events if event["pid"] == 0 and event["ph"] == "X"]
     assert [(event["name"], event["ts"], event["dur"]) for event in first] == [
@@ -377,7 +377,7 @@ def test_export_for_perfetto(offbeat: Offbeat, tmp_path: Path) -> None:
     done = offbeat("export", "run.trace", "-o", "run.json")
     assert "add --force" in done.stderr
     assert offbeat("export", "run.trace", "-o", "late.json", "--from", "0.000008").stdout.startswith(
-        "wrote 2"
+        "Wrote 2"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat
-from made_traces import START_NS, begun
+from made_traces import START_NS, MadeRanks, begun
 from offbeat import trace
 from offbeat.trace import frameworks, horovod, metrics
 
@@ -21,14 +21,14 @@ SIZES = (5_120, 2_768_896, 18_560, 2_304, 40)  # the bytes of the gradients
 STEP_BYTES = sum(SIZES)
 
 
-class Horovod:
+class Horovod(MadeRanks):
     """Ranks that call MPI as Horovod's threads do. Each method makes one call on all ranks."""
 
     def __init__(self, ranks: int, *, timeline: bool = False, **values: object) -> None:
-        self.files = [begun(rank, ranks, **values) for rank in range(ranks)]
+        super().__init__(ranks, **values)
         for file in self.files:
             file.name(1, 2, "MPI_LONG_LONG_INT", 8)
-        self.now, self.number, self.timeline = START_NS + MS, 0, timeline
+        self.now, self.timeline = START_NS + MS, timeline
 
     def call(
         self, size: int = 4, words: Sequence[int] | None = None, lasts: int = 20_000, **fields: object
@@ -53,11 +53,6 @@ class Horovod:
             words.append(have | lost << 16)
         self.call(16 if self.timeline else 8, words)
         return agreed
-
-    def write(self, folder: Path) -> Path:
-        for file in self.files:
-            file.write(folder)
-        return folder
 
 
 def trained(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import Offbeat
-from made_traces import START_NS, MadeFile, begun
+from made_traces import START_NS, MadeRanks
 from offbeat import trace
 from offbeat.trace import frameworks, metrics
 from offbeat.trace.pytorch import PyTorch
@@ -23,12 +23,12 @@ STEP_BYTES = sum(BUCKETS)
 NAMED = "no MPI, PyTorch"
 
 
-class Ranks:
+class Ranks(MadeRanks):
     """Processes with PyTorch. Each method makes one call on all ranks."""
 
     def __init__(self, ranks: int, **values: object) -> None:
-        self.files: list[MadeFile] = [begun(r, ranks, **{"mpi": NAMED} | values) for r in range(ranks)]
-        self.number, self.free = 0, 0.0
+        super().__init__(ranks, **{"mpi": NAMED} | values)
+        self.free = 0.0
 
     def call(
         self, arrival: Sequence[float], *, lasts: float = 0.5, waits: bool = True, **fields: object
@@ -43,11 +43,6 @@ class Ranks:
             file.call(self.number, at, leave, end, flags=flags, **fields)  # type: ignore[arg-type]
         self.number += 1
         return self.free
-
-    def write(self, folder: Path) -> Path:
-        for file in self.files:
-            file.write(folder)
-        return folder
 
 
 def trained(

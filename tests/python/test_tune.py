@@ -22,11 +22,12 @@ from offbeat.errors import CommandError
 from offbeat.mpi.choice import Choice
 from offbeat.mpi.launch import Launch
 from offbeat.rules import rule_files, spelling
-from offbeat.tune import candidates, course, decisions, recorded
+from offbeat.tune import candidates, course, decisions, objectives, recorded
 from offbeat.tune.candidates import Place
 from offbeat.tune.course import FINAL, Course
 from offbeat.tune.decisions import Decision, decide, rows_of
-from offbeat.tune.tuning import Tuning, distinct_patterns
+from offbeat.tune.objectives import distinct_patterns
+from offbeat.tune.tuning import Tuning
 
 ONE_NODE = Place("Open MPI", 4, 1)
 
@@ -511,7 +512,7 @@ def test_the_calls_in_which_ranks_are_most_late_are_left_out(tmp_path: Path) -> 
 def test_only_the_cells_of_the_program_are_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trace = iterations(tmp_path / "trace", 2, 6, lambda rank, call: rank * 30_000, size=lambda call: 64)
     cells = recorded.with_patterns(recorded.cells_of(trace), tmp_path / "arrivals")[2]
-    plan = course.plan_of(2, cells, Plan(2, [8], ["native"]))
+    plan = objectives.plan_of(2, cells, Plan(2, [8], ["native"]))
     assert plan.cells == cells
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).cells == cells
     bench = MadeBench(table({"bine": 5.0}, 10.0))

@@ -21,6 +21,7 @@ from offbeat.commands import tune as command
 from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import FAILED
 from offbeat.mpi.choice import Choice
+from offbeat.reports import tune_sheets
 from offbeat.rules import rule_files
 from offbeat.tune.tuning import Progress
 
@@ -170,7 +171,7 @@ def test_progress_goes_to_a_file_now_and_then(
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
     line = ProgressLine()
     for _ in range(4):
-        line.show(command._text(Progress(65, 300, 0, "measuring 4 KiB, random arrival", 2, 20, 31)))
+        line.show(tune_sheets.progress(Progress(65, 300, 0, "measuring 4 KiB, random arrival", 2, 20, 31)))
     said = (
         "offbeat: 1:05 of 5:00: round 1, 2 ranks: measuring 4 KiB, random arrival; "
         "20 of 31 candidates are in the race"

@@ -13,7 +13,7 @@ from offbeat import _core
 from offbeat.simulate import hosts, machine
 from offbeat.simulate.hosts import Phase, Place
 from offbeat.simulate.simulation import Shape
-from offbeat.tune import by_simulation
+from offbeat.tune import by_simulation, simulated_candidates, simulated_rules
 from offbeat.tune.by_simulation import Answer, Question, Standing, Terms
 
 # 8 bytes take 2 us within a node and 10 us between nodes.
@@ -197,7 +197,7 @@ def test_the_neighbours_algorithm_stays_if_it_is_as_good() -> None:
             {"mpich": dict.fromkeys(scores, good)},
         )
 
-    found = by_simulation.choose(
+    found = simulated_rules.choose(
         [
             answer(64, {"bine": 1.0, "ring": 1.1}),
             answer(1024, {"bine": 1.02, "ring": 1.0}),
@@ -230,7 +230,7 @@ def test_rules_are_for_any_host_where_all_agree() -> None:
 
     asked = terms("slingshot", hosts=["mpich", "openmpi"])
     both = {"mpich": "ring", "openmpi": "ring"}
-    rows = by_simulation.rules(
+    rows = simulated_rules.rules(
         asked,
         [
             answer(9, 64, both), answer(9, 1024, both),
@@ -252,8 +252,7 @@ def test_rules_are_for_any_host_where_all_agree() -> None:
 
 def test_what_needs_a_message_for_each_pair_stays_small() -> None:
     def names(nodes: int, ppn: int) -> set[str]:
-        question = Question("allreduce", 65536, (nodes, nodes), ppn, (nodes,))
-        return set(by_simulation._candidates(question, nodes, 65536))
+        return set(simulated_candidates.simulated("allreduce", Shape(nodes, ppn), 65536))
 
     assert {"arrival_owners", "linear", "rabenseifner"} <= names(256, 1)
     assert not {"arrival_owners", "linear"} & names(257, 1)

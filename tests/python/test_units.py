@@ -3,10 +3,12 @@ import pytest
 from offbeat.errors import CommandError
 from offbeat.units import (
     Skew,
+    format_count,
     format_duration,
     format_size,
     format_us,
     formatted_alike,
+    ordinal,
     parse_duration_s,
     parse_size,
     parse_sizes,
@@ -91,3 +93,14 @@ def test_durations() -> None:
 def test_times_that_belong_together_have_one_unit() -> None:
     assert formatted_alike((9000.0, 12000.0, 30000.0)) == ["9.00 ms", "12.0 ms", "30.0 ms"]
     assert formatted_alike((5.0, 80.0, 20000.0)) == ["5.00 µs", "80.0 µs", "20000 µs"]
+
+
+def test_things_are_counted_in_the_singular_and_the_plural() -> None:
+    texts = [format_count(number, "rank") for number in (0, 1, 2, 1_048_576)]
+    assert texts == ["0 ranks", "1 rank", "2 ranks", "1,048,576 ranks"]
+
+
+def test_ordinals() -> None:
+    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th",
+    ]  # fmt: skip

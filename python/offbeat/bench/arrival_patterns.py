@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 from offbeat.errors import CommandError
-from offbeat.units import checked_delay
+from offbeat.units import checked_delay, format_count
 
 Rounds = list[list[float]]
 
@@ -81,7 +81,7 @@ def _bimodal(stragglers: int | None) -> Draw:
     def draw(ranks: int, seed: int) -> Iterable[list[float]]:
         late = max(1, ranks // 16) if stragglers is None else stragglers
         if late > ranks:
-            raise CommandError(f"bimodal({late}): there are only {ranks} ranks")
+            raise CommandError(f"bimodal({late}): there are only {format_count(ranks, 'rank')}")
         generator = random.Random(seed)
         chosen = (set(generator.sample(range(ranks), late)) for _ in range(DRAWN_ROUNDS))
         return ([float(rank in stragglers) for rank in range(ranks)] for stragglers in chosen)
@@ -167,7 +167,9 @@ def _recorded(path: Path) -> Draw:
     def delays(ranks: int, _: int) -> Rounds:
         found = read_rounds(path)
         if len(found[0]) != ranks:
-            raise CommandError(f"{path} is a pattern of {len(found[0])} ranks, not of {ranks}")
+            raise CommandError(
+                f"{path} is a pattern of {format_count(len(found[0]), 'rank')}, not of {ranks}"
+            )
         latest = max(max(delays) for delays in found)
         return [[delay / latest if latest > 0 else 0.0 for delay in delays] for delays in found]
 

@@ -12,6 +12,7 @@ from offbeat.bench.ranking import Row
 from offbeat.bench.results import Benchmark
 from offbeat.bench.samples import Delay
 from offbeat.errors import CommandError
+from offbeat.units import format_count
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
     machine, mpi = about["machine"], about["mpi"]
     return [
         ("benchmark", f"offbeat {about['offbeat']['version']}, {about['started']}"),
-        ("machine", f"{machine['processor']}, {machine['cores']} cores, {machine['host']}"),
+        ("machine", f"{machine['processor']}, {format_count(machine['cores'], 'core')}, {machine['host']}"),
         ("MPI", f"{mpi['vendor']} {mpi['version']}"),
         ("ranks", f"{plan.ranks}"),
         ("skew", ", ".join(map(str, plan.skews))),
@@ -58,12 +59,12 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
 def _warnings(benchmark: Benchmark) -> list[str]:
     found = []
     if _cells_missing(benchmark):
-        found.append(f"{_cells_missing(benchmark)} results of the plan: offbeat bench --resume measures them")
+        results = format_count(_cells_missing(benchmark), "result")
+        found.append(f"{results} of the plan; offbeat bench --resume measures more")
     late = sum(not result.on_time for result in benchmark.results)
     if late:
-        found.append(
-            f"in {late} of {len(benchmark.results)} results ranks rarely arrived as the pattern says"
-        )
+        results = format_count(len(benchmark.results), "result")
+        found.append(f"in {late} of {results} ranks rarely arrived as the pattern says")
     return found + [f"WRONG result, not used: {line}" for line in benchmark.wrong_results()]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from offbeat.bench.probe import RankFacts
-from offbeat.units import format_size
+from offbeat.units import format_count, format_size
 
 _WINDOWS_BYTES = 64 << 20  # what the boards of a rank may take together: OFFBEAT_MEMORY_MIB
 
@@ -45,7 +45,8 @@ def _preload(ranks: Sequence[RankFacts]) -> Iterator[Check]:
         yield Check(
             "preload",
             Status.failed,
-            f"not loaded in {len(without)} of {len(ranks)} ranks, the first is rank {without[0]}",
+            f"not loaded in {len(without)} of {format_count(len(ranks), 'rank')}, the first is rank "
+            f"{without[0]}",
             "Check that the launcher passes LD_PRELOAD on, and that offbeat is at the same path on every "
             "host.",
         )
@@ -59,7 +60,8 @@ def _preload(ranks: Sequence[RankFacts]) -> Iterator[Check]:
             "Another library that is loaded before it, such as a profiler, keeps the calls.",
         )
     else:
-        yield Check("preload", Status.ok, f"offbeat sees the calls of all {len(ranks)} ranks")
+        every = f"all {len(ranks)} ranks" if len(ranks) > 1 else "the rank"
+        yield Check("preload", Status.ok, f"offbeat sees the calls of {every}")
     if not all(each.right for each in ranks):
         yield Check("results", Status.failed, "an allreduce gave a wrong sum", "Please report this.")
 
@@ -80,8 +82,8 @@ def _shared_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
             yield Check(
                 "shared memory",
                 Status.warning,
-                f"/dev/shm of {host} has {format_size(least)}, {_about(free)} of it free; {len(ranks)} ranks "
-                f"may want {wanted}",
+                f"/dev/shm of {host} has {format_size(least)}, {_about(free)} of it free; "
+                f"{format_count(len(ranks), 'rank')} may want {wanted}",
                 "Make it larger (docker run --shm-size), or set OFFBEAT_MEMORY_MIB to less.",
             )
         else:
@@ -97,11 +99,12 @@ def _cores(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
             yield Check(
                 "cores",
                 Status.warning,
-                f"{len(ranks)} ranks share {len(cpus)} CPU{'s' * (len(cpus) != 1)} on {host}",
+                f"{format_count(len(ranks), 'rank')} share {format_count(len(cpus), 'CPU')} on {host}",
                 "Start fewer ranks, or bind them elsewhere. offbeat gives cores away while it waits.",
             )
         else:
-            yield Check("cores", Status.ok, f"{len(ranks)} ranks have {len(cpus)} CPUs on {host}")
+            here = format_count(len(ranks), "rank")
+            yield Check("cores", Status.ok, f"{here} on {host}, with {format_count(len(cpus), 'CPU')}")
 
 
 def _locked_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:

@@ -18,9 +18,11 @@ from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served"])
+NATIVE = "native"  # the name, among algorithms, of the host MPI's own collective
 BUILT_IN = "default"  # the name, among algorithms, of the preload's own choice
 USUAL = "allreduce"  # the default collective of a benchmark; the output leaves its name out
 MAX_ITERATIONS = 1000
+MOST_RANKS = 1 << 20  # of a benchmark or a simulation; patterns and traces hold as many
 _FACTS = {each["name"]: each for each in _core.collectives()}
 # The types of element that src/mpi/bench/elements.cpp has, and their bytes.
 TYPES = {
@@ -60,6 +62,7 @@ class Cell(NamedTuple):
 
     @property
     def call(self) -> Call:
+        """The call of the cell, whenever the ranks arrive."""
         return Call(
             self.collective, self.size_bytes, self.type, self.operation, self.root, in_place=self.in_place
         )
@@ -163,11 +166,13 @@ class Plan:
         return serves(host_algorithms.without_name(algorithm), collective)
 
     def to_json(self) -> dict[str, Any]:
+        """The plan as the file of a benchmark has it."""
         computing = self.computing.label if self.computing is not None else None
         return {**asdict(self), "skews": [skew.label for skew in self.skews], "computing": computing}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Plan:
+        """The plan that a file has. Raises KeyError, TypeError or ValueError if it is damaged."""
         names = Plan.__dataclass_fields__
         values = {name: value for name, value in document.items() if name in names}
         values["skews"] = [parse_skew(skew) for skew in document["skews"]]
@@ -188,10 +193,12 @@ def combines(collective: str) -> bool:
 
 
 def has_root(collective: str) -> bool:
+    """Whether the collective has a root."""
     return _FACTS[collective]["has_root"]
 
 
 def has_in_place_form(collective: str) -> bool:
+    """Whether MPI allows MPI_IN_PLACE in the collective."""
     return collective not in ("barrier", "bcast")
 
 

@@ -27,6 +27,7 @@ class Row:
 
     @property
     def times(self) -> dict[str, float]:
+        """The median of each algorithm in microseconds, of those above 0."""
         return {algorithm: delay.median for algorithm, delay in self.delays.items() if delay.median > 0}
 
     @property
@@ -36,6 +37,7 @@ class Row:
 
     @property
     def balanced(self) -> bool:
+        """Whether no rank is late under the pattern."""
         return self.pattern == BALANCED
 
 
@@ -114,21 +116,26 @@ def scores_of_times(times_by_pattern: Iterable[Mapping[str, float]]) -> dict[str
 
 
 def sizes_of(rows: Sequence[Row], collective: str) -> list[int]:
+    """The sizes of a collective in bytes, ascending."""
     return sorted({row.size_bytes for row in rows if row.collective == collective})
 
 
 def collectives_of(rows: Sequence[Row]) -> list[str]:
+    """The collectives, in the order of the rows."""
     return list(dict.fromkeys(row.collective for row in rows))
 
 
 def patterns_of(rows: Sequence[Row], collective: str) -> list[str]:
+    """The patterns of a collective, in the order of the rows."""
     return list(dict.fromkeys(row.pattern for row in rows if row.collective == collective))
 
 
 def algorithms_of(rows: Sequence[Row], collective: str) -> list[str]:
+    """The algorithms of a collective, in the order of the rows."""
     named = (name for row in rows if row.collective == collective for name in row.delays)
     return list(dict.fromkeys(named))
 
 
 def at(rows: Sequence[Row], collective: str, size_bytes: int) -> list[Row]:
+    """The rows of a collective at one size."""
     return [row for row in rows if (row.collective, row.size_bytes) == (collective, size_bytes)]

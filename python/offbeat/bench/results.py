@@ -15,7 +15,7 @@ from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import CommandError
 from offbeat.field_types import checked
 from offbeat.files import write_whole
-from offbeat.units import format_size
+from offbeat.units import format_count, format_size
 
 FORMAT = "offbeat bench"
 VERSION = 1
@@ -53,7 +53,7 @@ class Wrong:
     def __str__(self) -> str:
         got = "nothing was written" if self.got is None else f"got {self.got:g}"
         return (
-            f"{self.elements} element{'s' if self.elements > 1 else ''} wrong on rank {self.rank}, "
+            f"{format_count(self.elements, 'element')} wrong on rank {self.rank}, "
             f"the first at index {self.index}: {got}, expected {self.expected:g}"
         )
 
@@ -81,14 +81,17 @@ class Result:
 
     @cached_property
     def last_delay(self) -> Delay:
+        """From the last arrival to the last exit, in microseconds."""
         return summarize(self.last_delays_us)
 
     @cached_property
     def total_delay(self) -> Delay:
+        """From the first arrival to the last exit, in microseconds."""
         return summarize(self.total_delays_us)
 
     @cached_property
     def waiting_delay(self) -> Delay:
+        """The last delay without what the ranks compute, in microseconds."""
         return summarize(self.waiting_delays_us)
 
     @property
@@ -105,6 +108,7 @@ class Result:
 
     @property
     def iterations(self) -> int:
+        """How many calls count."""
         return len(self.last_delays_us)
 
     @cached_property
@@ -113,6 +117,7 @@ class Result:
         return json.dumps(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
+        """The result as the file has it."""
         values: dict[str, Any] = {
             **self.cell._asdict(),
             "operation": self.cell.operation if combines(self.cell.collective) else None,
@@ -147,6 +152,7 @@ class Result:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Result:
+        """The result that a file has. Raises KeyError, TypeError or ValueError if it is damaged."""
         result = Result(
             cell_of(values),
             values["algorithm"],
@@ -215,6 +221,7 @@ class Benchmark:
         return list(found.values())
 
     def to_json(self) -> dict[str, Any]:
+        """The benchmark as its file has it."""
         return {**self._head(), "cells": [result.to_json() for result in self.results]}
 
     def _head(self) -> dict[str, Any]:

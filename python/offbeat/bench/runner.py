@@ -1,32 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Start the measuring ranks (src/mpi/bench), read what they write, and store it."""
+"""Run the jobs of a benchmark by the measuring ranks (src/mpi/bench), and store their results."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import fcntl
 import hashlib
 import math
 import mmap
 import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from offbeat import __version__, machine
-from offbeat.bench import arrival_patterns
+from offbeat.bench import arrival_patterns, rank_processes
 from offbeat.bench.plan import Call, Cell, Job, Plan
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark
-from offbeat.errors import FAILED, CommandError
+from offbeat.errors import CommandError
 from offbeat.mpi import launch, libraries
 from offbeat.mpi.choice import Choice
 from offbeat.units import Skew, parse_skew
@@ -34,7 +29,6 @@ from offbeat.units import Skew, parse_skew
 NativeUs = Mapping[Call, float]  # the host's medians when no rank is late
 
 _FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
-_POLL_S = 0.1
 _GRACE_S = 10.0  # how long after the deadline a call under way may take to end, together with the job
 # The beginnings of the environment variables that change what the ranks run.
 _VARIABLES = (
@@ -309,134 +303,16 @@ def run_job(
             files["output"] = part_of(path)
         _write_files(job, plan, native_us, files)
         built = build(job, plan, choice, files, deadline=until)
-        limits = Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
-        run_ranks(built, Path(folder), files["output"], limits, records, on_change, show_output=show_output)
+        limits = rank_processes.Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
+        rank_processes.follow(
+            built, Path(folder), files["output"], limits, records, on_change, show_output=show_output
+        )
 
 
 def _shared_folder(plan: Plan) -> str | None:
     """A folder that other hosts see as well. None: /tmp will do, as all ranks are on this host."""
     elsewhere = plan.launcher is not None or machine.in_batch_job(os.environ)
     return os.getcwd() if elsewhere and os.access(os.getcwd(), os.W_OK) else None
-
-
-class Limits(NamedTuple):
-    """When ranks are ended by force."""
-
-    end: float  # as Unix time
-    silence_s: float  # after this long without any news
-
-
-def run_ranks(
-    built: launch.Launch,
-    folder: Path,
-    output: Path,
-    limits: Limits,
-    records: Records,
-    on_change: Callable[[Records], None],
-    *,
-    show_output: bool,
-) -> None:
-    with (folder / "said").open("wb") as said:
-        try:
-            job = subprocess.Popen(
-                built.command,
-                env=built.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                preexec_fn=_end_with_parent,
-            )
-        except OSError as error:
-            raise CommandError(f"cannot execute {built.command[0]}: {error.strerror}") from None
-        reader = _Reader(output, records)
-        try:
-            _follow(job, reader, limits, records, on_change)
-        finally:
-            end_job(job)
-            reader.take()
-    text = (folder / "said").read_text(encoding="utf-8", errors="replace").strip()
-    if records.error is not None:
-        raise CommandError(records.error, FAILED)
-    if job.returncode != 0 or not records.ended:
-        last_words = f": {what_failed(text)}" if text and not show_output else ""
-        failure = f"the benchmark job ended with exit code {job.returncode} while {records.doing}{last_words}"
-        if show_output and text:
-            print(text, file=sys.stderr)
-        raise CommandError(failure, FAILED)
-    if show_output and text:
-        print(text)
-
-
-def what_failed(text: str) -> str:
-    """The line of a failed job's output that says most. Lines of ranks and of mpirun come in any order."""
-    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))] or [text]
-    return next((line for line in lines if line.startswith("offbeat-bench: ")), lines[0])
-
-
-class _Reader:
-    """Reads the lines of the ranks while they write them."""
-
-    def __init__(self, path: Path, records: Records) -> None:
-        self._path, self._records = path, records
-        self._offset = 0
-        self._lines = 0
-        self._rest = b""
-
-    def take(self) -> bool:
-        """Read the new lines. Returns whether there was anything new."""
-        news = b""
-        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
-            file.seek(self._offset)
-            news = file.read()
-        self._offset += len(news)
-        *lines, self._rest = (self._rest + news).split(b"\n")
-        for line in lines:
-            self._lines += 1
-            self._records.add(line, f"{self._path}, line {self._lines},")
-        return bool(news)
-
-
-def _follow(
-    job: subprocess.Popen[bytes],
-    reader: _Reader,
-    limits: Limits,
-    records: Records,
-    on_change: Callable[[Records], None],
-) -> None:
-    last_news = time.time()
-    while job.poll() is None:
-        if reader.take():
-            last_news = time.time()
-        on_change(records)
-        silence_s = time.time() - last_news
-        doing = f"nothing happened for {silence_s:.0f} s while {records.doing}"
-        if silence_s > limits.silence_s:
-            raise CommandError(f"{doing}: a deadlock, or a call that takes longer", FAILED)
-        if time.time() > limits.end:
-            raise CommandError(
-                f"{doing}, and the budget is spent: a deadlock, or a call that takes longer", FAILED
-            )
-        time.sleep(_POLL_S)
-
-
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
-
-
-def _end_with_parent() -> None:
-    """Ask the kernel, from within mpirun, to terminate mpirun if this process is killed."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def end_job(job: subprocess.Popen[bytes]) -> None:
-    """Stop mpirun, and with it the ranks, if it still runs."""
-    if job.poll() is None:
-        job.terminate()
-        try:
-            job.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()
 
 
 def measure(plan: Plan, choice: Choice, native_us: NativeUs | None = None) -> Benchmark:

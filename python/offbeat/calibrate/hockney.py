@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from offbeat import _core
+from offbeat.arrays import Floats
 from offbeat.bench.results import MEASURED, Result
-from offbeat.calibrate.regression import Array, Interval, bootstrap, fit
+from offbeat.calibrate.regression import Interval, bootstrap, fit
 from offbeat.mpi import host_algorithms
+from offbeat.units import format_count
 
 OWN = ("linear", "binomial", "recursive_doubling", "ring", "ring_segmented(8KiB)", "rabenseifner")
 # The formulas of native(NAME), where the MPI's name is not that of an algorithm of ours.
@@ -100,7 +102,8 @@ def fitted(
     if formula is None:
         return f"{expression}: no cost formula"
     if not can_fit(cases):
-        return f"{expression}: only {len(cases)} cases were measured, and a fit needs {LEAST_CASES}"
+        measured = f"{format_count(len(cases), 'case')} {'was' if len(cases) == 1 else 'were'} measured"
+        return f"{expression}: only {measured}, and a fit needs {LEAST_CASES}"
     values = np.array([case.us for case in cases])
     cost = _Cost(formula, combine_ns_per_byte * 1e-9, eager_bytes)
     try:
@@ -109,7 +112,7 @@ def fitted(
         return f"{expression}: {error}"
     columns, constant = cost.linear_at(cases, at)
 
-    def estimate(numbers: npt.NDArray[np.intp]) -> Array:
+    def estimate(numbers: npt.NDArray[np.intp]) -> Floats:
         return _fit_rest(columns[numbers], constant[numbers], values[numbers])
 
     latency, rate = replace(bootstrap(range(len(cases)), estimate), value=at).intervals()
@@ -132,7 +135,7 @@ def fitted(
     )
 
 
-def _fit_rest(columns: Array, constant: Array, values: Array) -> Array:
+def _fit_rest(columns: Floats, constant: Floats, values: Floats) -> Floats:
     """Fit what is left of the values without a constant part, such as the time that combining takes."""
     rest = values - constant
     some = rest > _LEAST_REST * values
@@ -163,7 +166,7 @@ class _Cost:
         assert seconds is not None
         return seconds * 1e6
 
-    def fit(self, cases: Sequence[Case], values: Array) -> Array:
+    def fit(self, cases: Sequence[Case], values: Floats) -> Floats:
         """Gauss and Newton's method with the regression of each step: a formula is linear piece by piece."""
         at = self._start(cases, values)
         best, error = at, self._error(cases, values, at)
@@ -178,13 +181,13 @@ class _Cost:
                 break
         return best
 
-    def _start(self, cases: Sequence[Case], values: Array) -> Array:
+    def _start(self, cases: Sequence[Case], values: Floats) -> Floats:
         short, long = int(np.argmin(values)), int(np.argmax(values))
         latency = values[short] / max(self(cases[short], 1, 0), 1e-9)
         rate = values[long] / max(self(cases[long], 0, 1), 1e-9)
         return np.array([latency, rate])
 
-    def linear_at(self, cases: Sequence[Case], at: Array) -> tuple[Array, Array]:
+    def linear_at(self, cases: Sequence[Case], at: Floats) -> tuple[Floats, Floats]:
         base = np.array([self(case, *at) for case in cases])
         columns = []
         for number, least in enumerate(_LEAST_STEPS):
@@ -195,6 +198,6 @@ class _Cost:
         matrix = np.maximum(np.column_stack(columns), 0)
         return matrix, base - matrix @ at
 
-    def _error(self, cases: Sequence[Case], values: Array, at: Array) -> float:
+    def _error(self, cases: Sequence[Case], values: Floats, at: Floats) -> float:
         predicted = np.array([self(case, *at) for case in cases])
         return float(np.abs(predicted / values - 1).sum())

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from offbeat.arrays import Floats
 from offbeat.calibrate.probes import LONGEST, Layout, Result
 from offbeat.calibrate.regression import (
-    Array,
     Draws,
     Interval,
     bootstrap,
@@ -91,6 +91,7 @@ def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
 
 
 def quantile(result: Result) -> float:
+    """The quantile of the samples of a probe that stands for it, in microseconds."""
     return float(np.quantile(result.us, _QUANTILE))
 
 
@@ -98,17 +99,17 @@ def _results_of(results: Sequence[Result], kind: str, ranks: int | None = None) 
     return [r for r in results if r.kind == kind and (ranks is None or len(r.ranks) == ranks)]
 
 
-def _sizes(results: Sequence[Result]) -> Array:
+def _sizes(results: Sequence[Result]) -> Floats:
     return np.array([result.size_bytes for result in results], dtype=float)
 
 
 def _medians(
     results: Sequence[Result], value: Callable[[Result], float] = quantile
-) -> tuple[Array, list[int]]:
+) -> tuple[Floats, list[int]]:
     return np.array([value(result) for result in results]), [result.round for result in results]
 
 
-def _median(values: Array, groups: Sequence[int]) -> Interval:
+def _median(values: Floats, groups: Sequence[int]) -> Interval:
     return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])])).intervals()[0]
 
 
@@ -118,7 +119,7 @@ def _median(values: Array, groups: Sequence[int]) -> Interval:
 class _Line:
     """The line of a level: one latency, more of it in longer segments, and the rate of each segment."""
 
-    def __init__(self, sizes: Array, values: Array, points: Sequence[int]) -> None:
+    def __init__(self, sizes: Floats, values: Floats, points: Sequence[int]) -> None:
         self.sizes = sizes
         self.values = values
         self.points = [0, *points]
@@ -131,7 +132,7 @@ class _Line:
                 columns[f"more {number}"] = inside
         self.columns = columns
 
-    def estimate(self, numbers: Numbers) -> Array:
+    def estimate(self, numbers: Numbers) -> Floats:
         return fit(
             np.column_stack([column[numbers] for column in self.columns.values()]), self.values[numbers]
         )
@@ -263,7 +264,7 @@ def _gaps(
         values, groups = _medians(fans)
         columns = line(np.array([len(fan.ranks) - 2 for fan in fans], dtype=float))
 
-        def period(numbers: Numbers, columns: Array = columns, values: Array = values) -> Array:
+        def period(numbers: Numbers, columns: Floats = columns, values: Floats = values) -> Floats:
             return fit(columns[numbers], values[numbers])[1:]
 
         overhead = messages.overheads.get(f"{side}_overhead_us", _NOTHING)
@@ -322,7 +323,7 @@ def _cores(results: Sequence[Result], found: Calibrated) -> None:
         values, groups = _medians(alone)
         columns = line(_sizes(alone))
 
-        def rate(numbers: Numbers, columns: Array = columns, values: Array = values) -> Array:
+        def rate(numbers: Numbers, columns: Floats = columns, values: Floats = values) -> Floats:
             return fit(columns[numbers], values[numbers])[1:]
 
         each = bootstrap(groups, rate).intervals()[0].scaled(1e3)

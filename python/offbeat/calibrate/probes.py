@@ -31,6 +31,7 @@ class Layout:
 
     @property
     def nodes(self) -> list[list[int]]:
+        """The ranks of each node."""
         found: dict[int, list[int]] = {}
         for rank, node in enumerate(self.node_of_rank):
             found.setdefault(node, []).append(rank)
@@ -38,10 +39,12 @@ class Layout:
 
     @property
     def ranks_per_node(self) -> int:
+        """The ranks on the node that has the fewest."""
         return min(len(ranks) for ranks in self.nodes)
 
     @property
     def shares_cores(self) -> bool:
+        """Whether a node has more ranks than cores."""
         return max(len(ranks) for ranks in self.nodes) > self.cpus
 
 
@@ -56,6 +59,7 @@ class Probe:
     ranks: Sequence[int]
 
     def line(self) -> str:
+        """The probe as the ranks read it: one line."""
         numbers = " ".join(map(str, self.ranks))
         return f"{self.kind} {self.round} {self.size_bytes} {self.lead_us:g} {numbers}\n"
 
@@ -73,6 +77,7 @@ class Result:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Result:
+        """The result that a file or a rank has. Raises KeyError, TypeError or ValueError if it is damaged."""
         found = Result(
             str(values["kind"]),
             int(values["round"]),
@@ -86,6 +91,7 @@ class Result:
         return found
 
     def to_json(self) -> dict[str, Any]:
+        """The result as the file has it."""
         values = {"kind": self.kind, "round": self.round, "bytes": self.size_bytes}
         values |= {"ranks": list(self.ranks), "us": list(self.us)}
         return values | ({"receive_us": list(self.receive_us)} if self.receive_us else {})

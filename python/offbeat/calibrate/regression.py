@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-Array = npt.NDArray[np.float64]
+from offbeat.arrays import Floats
 
 REPLICATES = 200
 _LOW, _HIGH = 2.5, 97.5
@@ -33,6 +33,7 @@ class Interval:
     high: float
 
     def scaled(self, factor: float) -> Interval:
+        """The interval times a factor."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
     def inverse(self) -> Interval:
@@ -40,7 +41,7 @@ class Interval:
         return Interval(1 / self.value, 1 / self.high, 1 / self.low if self.low > 0 else math.inf)
 
 
-def fit(columns: Array, values: Array) -> Array:
+def fit(columns: Floats, values: Floats) -> Floats:
     """The coefficients of at least 0 with the smallest sum of ``|columns @ x - values| / values``.
 
     This solves the dual program, which has as many constraints as coefficients; they are its multipliers.
@@ -54,11 +55,12 @@ def fit(columns: Array, values: Array) -> Array:
     )
     if not found.success:
         raise ArithmeticError(found.message)
-    coefficients: Array = np.maximum(np.asarray(-found.ineqlin.marginals, dtype=float), 0) / scale
+    coefficients: Floats = np.maximum(np.asarray(-found.ineqlin.marginals, dtype=float), 0) / scale
     return coefficients
 
 
-def relative_errors(columns: Array, values: Array, coefficients: Array) -> Array:
+def relative_errors(columns: Floats, values: Floats, coefficients: Floats) -> Floats:
+    """How far the fit is from each value, as a share of the value."""
     return np.asarray((columns @ coefficients - values) / values)
 
 
@@ -66,10 +68,10 @@ def relative_errors(columns: Array, values: Array, coefficients: Array) -> Array
 class Draws:
     """Estimates from all points, and from each draw of them: a row per draw, and a column per parameter."""
 
-    value: Array
-    drawn: Array
+    value: Floats
+    drawn: Floats
 
-    def interval(self, weights: Sequence[float] | Array) -> Interval:
+    def interval(self, weights: Sequence[float] | Floats) -> Interval:
         """The weighted sum of the parameters, with its interval."""
         weighted = np.asarray(weights, dtype=float)
         value = float(self.value @ weighted)
@@ -79,11 +81,12 @@ class Draws:
         return Interval(value, min(float(low), value), max(float(high), value))
 
     def intervals(self) -> list[Interval]:
+        """The interval of each coefficient."""
         return [self.interval(row) for row in np.eye(len(self.value))]
 
 
 def bootstrap(
-    groups: Sequence[int], estimate: Callable[[npt.NDArray[np.intp]], Array], *, seed: int = 1
+    groups: Sequence[int], estimate: Callable[[npt.NDArray[np.intp]], Floats], *, seed: int = 1
 ) -> Draws:
     """Estimate from all points, and from points that are drawn with replacement.
 
@@ -106,7 +109,7 @@ def bootstrap(
     return Draws(value, np.array(found).reshape(-1, len(value)))
 
 
-def breakpoints(sizes: Array, values: Array, fixed: Sequence[int], most: int = 2) -> list[int]:
+def breakpoints(sizes: Floats, values: Floats, fixed: Sequence[int], most: int = 2) -> list[int]:
     """Where the line ``latency + bytes x rate`` changes, as first sizes of segments: ``fixed``, and others.
 
     Others are added while the Bayesian information criterion says that they are worth their parameters.
@@ -126,13 +129,13 @@ def breakpoints(sizes: Array, values: Array, fixed: Sequence[int], most: int = 2
     return found
 
 
-def _parts_are_long(sizes: Array, points: Sequence[int]) -> bool:
+def _parts_are_long(sizes: Floats, points: Sequence[int]) -> bool:
     numbers = np.searchsorted(np.array(points), sizes, side="right")
     counts = np.bincount(numbers, minlength=len(points) + 1)
     return bool(counts.min() >= _LEAST_POINTS)
 
 
-def _bic(sizes: Array, values: Array, points: Sequence[int]) -> float:
+def _bic(sizes: Floats, values: Floats, points: Sequence[int]) -> float:
     errors = 0.0
     numbers = np.searchsorted(np.array(points), sizes, side="right")
     for number in range(len(points) + 1):
@@ -145,6 +148,6 @@ def _bic(sizes: Array, values: Array, points: Sequence[int]) -> float:
     return 2 * count * math.log(max(errors / count, 1e-9)) + parameters * math.log(count)
 
 
-def line(sizes: Array) -> Array:
+def line(sizes: Floats) -> Floats:
     """The columns of ``latency + bytes x rate``."""
     return np.column_stack([np.ones_like(sizes), sizes])

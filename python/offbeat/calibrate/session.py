@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from offbeat import machine
+from offbeat.bench import rank_processes, runner
 from offbeat.bench import results as bench_results
-from offbeat.bench import runner
 from offbeat.bench.plan import Plan
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark, read_document
@@ -56,6 +56,17 @@ class Goal:
     launcher: str | None = None
 
 
+def plan_of(goal: Goal) -> Plan:
+    """A plan of a benchmark with the ranks and the launcher of a goal. It describes the job in the file."""
+    return Plan(
+        ranks=goal.ranks,
+        sizes_bytes=[8],
+        algorithms=["native"],
+        mpirun_arguments=goal.mpirun_arguments,
+        launcher=goal.launcher,
+    )
+
+
 @dataclass
 class Session:
     """A calibration, as its file has it."""
@@ -69,6 +80,7 @@ class Session:
 
     @property
     def layout(self) -> Layout:
+        """Which ranks share nodes and cores."""
         return Layout(self.node_of_rank, machine.cpus())
 
     @property
@@ -78,9 +90,11 @@ class Session:
         return self.seconds * min(self.goal.ranks, nodes * machine.cpus())
 
     def next_round(self) -> int:
+        """The number of the first round that was not measured."""
         return max((result.round for result in self.results), default=-1) + 1
 
     def to_json(self) -> dict[str, Any]:
+        """The head of the file; the results come after it."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -111,6 +125,7 @@ class Session:
         return len(records.probes)
 
     def add(self, records: ProbeRecords) -> None:
+        """Add what ranks have written."""
         self.results += records.probes
         if records.header:
             self.node_of_rank = [int(node) for node in records.header["node_of_rank"]]
@@ -189,11 +204,11 @@ def _run(
     try:
         lines.write_text("".join(probe.line() for probe in todo), encoding="utf-8")
         with tempfile.TemporaryDirectory(prefix="offbeat-calibrate-") as folder:
-            runner.run_ranks(
+            rank_processes.follow(
                 _launch(session, choice, lines, runner.part_of(path), until),
                 Path(folder),
                 runner.part_of(path),
-                runner.Limits(until + _GRACE_S, _SILENCE_S),
+                rank_processes.Limits(until + _GRACE_S, _SILENCE_S),
                 records,
                 lambda _: on_change(records),
                 show_output=show_output,
@@ -287,10 +302,12 @@ def fit_algorithms(
 
 
 def named_algorithms(choice: Choice) -> list[str]:
+    """The algorithms that get parameters by default, under this MPI."""
     return hockney.usual_algorithms(choice.install.vendor, choice.install.version)
 
 
 def check_algorithms(choice: Choice, names: Sequence[str]) -> None:
+    """Raise CommandError for an algorithm that this MPI lacks, or that has no cost formula."""
     for name in names:
         host_algorithms.check(choice.install.vendor, ["allreduce"], name)
         if hockney.formula_of(name) is None:

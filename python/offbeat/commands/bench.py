@@ -4,26 +4,30 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from offbeat import files
 from offbeat.bench import arrival_patterns, runner
 from offbeat.bench import plan as plans
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark, read
 from offbeat.commands import completion
+from offbeat.commands.measuring import (
+    PART_OF_PLAN,
+    ended_by_signals,
+    is_given,
+    refuse_others,
+    stop_interrupted,
+)
 from offbeat.commands.options import (
     HostFile,
     HostNames,
@@ -31,19 +35,18 @@ from offbeat.commands.options import (
     MpiOfNoProgram,
     MpirunArgs,
     Ranks,
+    Skews,
     Verbose,
     checked_ranks,
-    warn_of_load,
     where,
 )
-from offbeat.errors import ANSWER_NO, FAILED, INTERRUPTED, CommandError
+from offbeat.commands.output import hold, new_console, warn_of_load
+from offbeat.errors import ANSWER_NO, FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import bench_formats, table
-from offbeat.simulate.simulation import MOST_RANKS
-from offbeat.units import parse_duration_s, parse_skew
+from offbeat.units import format_count, parse_duration_s, parse_skew
 
-_PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
 _MOST_CALLS = 1_000_000_000  # the ranks count in an int
 _WITH_RESUME = {"resume", "budget", "verbose", "output_format"}
@@ -114,13 +117,7 @@ def bench(
             help=f"Arrival patterns: {', '.join(arrival_patterns.PATTERNS)}.",
         ),
     ] = "balanced,last_delayed,random",
-    skew: Annotated[
-        str,
-        typer.Option(
-            metavar="FACTOR|TIME,...",
-            help="Lateness of the latest rank: a multiple of native's balanced median, or a time like 100us.",
-        ),
-    ] = "1.0",
+    skew: Skews = "1.0",
     same_buffers: Annotated[
         bool,
         typer.Option("--same-buffers", help="Use the same buffers in each call, instead of several in turn."),
@@ -229,9 +226,9 @@ def bench(
         json_file, output_format = None, Format.json
     budget_s = parse_duration_s(budget)
     if (written := resume or json_file) is not None:
-        context.with_resource(files.held(written))
+        hold(context, written, "--resume" if resume is not None else "--json")
     if resume is not None:
-        refuse_others(context, _WITH_RESUME)
+        refuse_others(context, _WITH_RESUME, PART_OF_PLAN)
         found, choice = _resumed(resume)
         path: Path | None = resume
         seconds = budget_s if is_given(context, "budget") else found.plan.budget_s
@@ -244,7 +241,7 @@ def bench(
             if number is not None and not least <= number <= _MOST_CALLS:
                 raise CommandError(f"{option} {number}: it must be from {least} to {_MOST_CALLS:,}")
         plan = plans.Plan(
-            ranks=checked_ranks(ranks, most=MOST_RANKS),
+            ranks=checked_ranks(ranks, most=plans.MOST_RANKS),
             collectives=names,
             sizes_bytes=plans.parse_sizes(sizes, type_names),
             types=type_names,
@@ -290,17 +287,15 @@ def _measure(
 ) -> None:
     is_table = form is Format.table
     # With another format, standard output has nothing but that.
-    console = Console(
-        width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=not is_table
-    )
-    console.print(f"{found.plan.ranks} ranks, {choice.install}: {choice.why}", soft_wrap=True)
+    console = new_console(width=120, stderr=not is_table)
+    console.print(f"{format_count(found.plan.ranks, 'rank')}, {choice.install}: {choice.why}", soft_wrap=True)
     if path is not None:
         found.write(path)
     try:
         with ended_by_signals(), _progress(found) as on_change:
             runner.run(found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose)
     except KeyboardInterrupt:
-        _stop_interrupted(found, path)
+        stop_interrupted(_kept(found, path))
     if is_table:
         console.print(table.render(found, console.width))
     else:
@@ -309,37 +304,26 @@ def _measure(
     if missing:
         cells = len({cell for cell, _ in missing})
         hint = f"; to continue: offbeat bench --resume {path}" if path is not None else ""
-        console.print(f"{cells} of {len(found.plan.cells)} cells are missing: the budget was spent{hint}")
+        of_all = f"{cells} of {format_count(len(found.plan.cells), 'cell')}"
+        verb = "is" if cells == 1 else "are"
+        console.print(f"{of_all} {verb} missing: the budget was spent{hint}", soft_wrap=True)
     wrong = found.wrong_results()
     if wrong:
-        raise CommandError(f"wrong results in {len(wrong)} cases, the first: {wrong[0]}", ANSWER_NO)
+        cases = format_count(len(wrong), "case")
+        raise CommandError(f"wrong results in {cases}, the first: {wrong[0]}", ANSWER_NO)
     if not found.results:
         raise CommandError(f"nothing was measured within {budget_s:g} s; give a longer --budget", FAILED)
 
 
-def _stop_interrupted(found: Benchmark, path: Path | None) -> NoReturn:
-    if path is not None:
-        done = len({result.cell for result in found.results})
-        print(
-            f"offbeat: interrupted with {done} of {len(found.plan.cells)} cells in {path}; "
-            f"to continue: offbeat bench --resume {path}",
-            file=sys.stderr,
-        )
-    raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM end a benchmark as Ctrl-C does: it keeps finished results and leaves no ranks behind."""
-
-    def interrupt(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _kept(found: Benchmark, path: Path | None) -> str:
+    """What an interruption leaves, as the end of a line."""
+    if path is None:
+        return "; nothing is kept without --json FILE"
+    done = len({result.cell for result in found.results})
+    return (
+        f" with {done} of {format_count(len(found.plan.cells), 'cell')} in {path}; "
+        f"to continue: offbeat bench --resume {path}"
+    )
 
 
 @contextmanager
@@ -369,21 +353,6 @@ def _progress(found: Benchmark) -> Iterator[Callable[[Records, float], None]]:
 # -- checks of the options
 
 
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user wrote the option."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def refuse_others(context: typer.Context, allowed: Collection[str]) -> None:
-    """With --resume, refuse the options that the file of the plan has."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name not in allowed and is_given(context, name):
-            option = max(parameter.opts, key=len)
-            raise CommandError(f"{option} is part of the plan, which --resume takes from the file")
-
-
 def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     found = read(path)
     libmpi = found.about["mpi"].get("libmpi")
@@ -408,8 +377,6 @@ def _operations(text: str) -> list[str]:
 def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
-    if path.is_dir():
-        raise CommandError(f"--json {path}: it is a folder")
     if path.exists() and not force:
         raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to continue it")
     if not path.absolute().parent.is_dir():

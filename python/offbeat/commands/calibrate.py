@@ -3,27 +3,19 @@
 
 from __future__ import annotations
 
-import math
 import os
-import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from offbeat import files
 from offbeat import machine as this_machine
 from offbeat.bench import plan as plans
 from offbeat.bench import runner
-from offbeat.bench.plan import Plan
-from offbeat.bench.records import Records
-from offbeat.bench.results import Benchmark
-from offbeat.commands.bench import ended_by_signals, refuse_others
+from offbeat.commands.measuring import PART_OF_PLAN, ended_by_signals, refuse_others, stop_interrupted
 from offbeat.commands.options import (
+    Budget,
     HostFile,
     HostNames,
     Launcher,
@@ -31,25 +23,21 @@ from offbeat.commands.options import (
     MpirunArgs,
     Ranks,
     Verbose,
-    checked_output,
     checked_ranks,
-    warn_of_load,
+    parse_numbers,
     where,
-    write_text,
 )
+from offbeat.commands.output import checked_output, hold, new_console, warn_of_load, write_text
 from offbeat.commands.progress_line import ProgressLine
-from offbeat.errors import FAILED, INTERRUPTED, CommandError
+from offbeat.errors import CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.reports.sheet import to_terminal
-from offbeat.simulate.simulation import MOST_RANKS
-from offbeat.units import format_duration, parse_duration_s
+from offbeat.units import format_count, format_duration, parse_duration_s
 
 if TYPE_CHECKING:
-    from offbeat.calibrate.session import Goal
+    from offbeat.calibrate.session import Session
 
-_PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 _WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
-_MESSAGES_SHARE = 0.6  # of the budget; the rest is for the algorithms
 _MOST_RANK_COUNTS = 4
 _NONE = "none"
 
@@ -76,9 +64,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time limit of the whole command, such as 90s, 5min or 1h.")
-    ] = "5min",
+    budget: Budget = "5min",
     algorithms: Annotated[
         str,
         typer.Option(
@@ -125,21 +111,14 @@ def calibrate(
     path = json_file or output.with_suffix(".json")
     if path == output:
         raise CommandError(f"{output}: the machine file needs another name than the measurements")
-    context.with_resource(files.held(path))
+    hold(context, path, "--json")
     if resume:
-        refuse_others(context, _WITH_RESUME)
-        session = sessions.read(path)
-        choice = choose(str(session.about["mpi"].get("libmpi")), None, [], os.environ)
-        plan = _plan(session.goal)
-        runner.refuse_other(session.about, runner.about(plan, choice), path)
-        joined = session.take_part(path)
-        left = f" ({joined} of them left by a run that was killed)" if joined else ""
-        why = f"continues {path}, which has {len(session.results)} results{left}"
-        choice = replace(choice, why=why)
+        refuse_others(context, _WITH_RESUME, PART_OF_PLAN)
+        session, choice = _resumed(path)
     else:
         if ranks < 2:
             raise CommandError(f"-n {ranks}: messages need at least 2 ranks")
-        checked_ranks(ranks, most=MOST_RANKS)
+        checked_ranks(ranks, most=plans.MOST_RANKS)
         for file in (output, path):
             checked_output(file, force=force)
         choice = choose(mpi, None, [], os.environ)
@@ -157,23 +136,24 @@ def calibrate(
         for count in goal.algorithm_ranks:
             own = sessions.benchmark_path(path, count)
             checked_output(own, force=force)
-            own.unlink(missing_ok=True)
-            runner.part_of(own).unlink(missing_ok=True)
+            for file in (own, runner.part_of(own)):
+                file.unlink(missing_ok=True)
         runner.part_of(path).unlink(missing_ok=True)
-        session = sessions.Session(goal, runner.about(_plan(goal), choice))
+        session = sessions.Session(goal, runner.about(sessions.plan_of(goal), choice))
     warn_of_load()
-    _Run(session, choice, output, path, budget_s, verbose=verbose > 0).run()
+    _run(session, choice, output, path, budget_s, verbose=verbose > 0)
 
 
-def _plan(goal: Goal) -> Plan:
-    """A plan for the description of the job in the file."""
-    return Plan(
-        ranks=goal.ranks,
-        sizes_bytes=[8],
-        algorithms=["native"],
-        mpirun_arguments=goal.mpirun_arguments,
-        launcher=goal.launcher,
-    )
+def _resumed(path: Path) -> tuple[Session, Choice]:
+    from offbeat.calibrate import session as sessions
+
+    session = sessions.read(path)
+    choice = choose(str(session.about["mpi"].get("libmpi")), None, [], os.environ)
+    runner.refuse_other(session.about, runner.about(sessions.plan_of(session.goal), choice), path)
+    joined = session.take_part(path)
+    left = f" ({joined} of them left by a run that was killed)" if joined else ""
+    results = format_count(len(session.results), "result")
+    return session, replace(choice, why=f"continues {path}, which has {results}{left}")
 
 
 def _algorithms(text: str, choice: Choice) -> list[str]:
@@ -192,186 +172,42 @@ def _rank_counts(text: str, ranks: int) -> list[int]:
     if not text:
         powers = [1 << k for k in range(1, ranks.bit_length()) if 1 << k <= ranks]
         return sorted({*powers, ranks})[-_MOST_RANK_COUNTS:]
-    counts = []
-    for word in text.split(","):
-        if not word.strip().isdecimal() or not 2 <= int(word) <= ranks:
-            raise CommandError(f"--algorithm-ranks {word}: not a number of ranks from 2 to {ranks}")
-        counts.append(int(word))
-    return sorted(set(counts))
+    return sorted(parse_numbers("--algorithm-ranks", text, least=2, most=ranks))
 
 
-def too_few_line(cases: Mapping[str, int]) -> str:
-    """The line about algorithms for which the budget was too short, up to the command that measures more."""
-    from offbeat.calibrate.hockney import LEAST_CASES
+def _run(
+    session: Session, choice: Choice, output: Path, path: Path, budget_s: float, *, verbose: bool
+) -> None:
+    from offbeat.calibrate import machine_file
+    from offbeat.calibrate.calibration import Calibration
+    from offbeat.reports import calibration_sheets
 
-    least, most = min(cases.values()), max(cases.values())
-    measured = f"{most}" if least == most else f"{least} to {most}"
-    each = " each" if len(cases) > 1 else ""
-    return (
-        f"Left out: {', '.join(cases)}: the budget was too short: {measured} cases{each} were measured, and "
-        f"a fit needs {LEAST_CASES}. To measure more:"
+    console, line = new_console(width=120), ProgressLine()
+    ranks = format_count(session.goal.ranks, "rank")
+    console.print(f"{ranks}, {choice.install}: {choice.why}", soft_wrap=True)
+    session.write(path)
+    write_text(output, "")  # fails now, not after all measurements
+    output.unlink()
+    work = Calibration(
+        session, choice, output, path, budget_s, show=line.show, say=line.say, show_output=verbose
     )
-
-
-class _Run:
-    """The work of one command."""
-
-    def __init__(
-        self, session: Any, choice: Choice, output: Path, path: Path, budget_s: float, *, verbose: bool
-    ) -> None:
-        self._session = session
-        self._choice = choice
-        self._output = output
-        self._path = path
-        self._began = time.time()
-        self._budget_s = budget_s
-        self._verbose = verbose
-        self._line = ProgressLine()
-        self._console = Console(
-            width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False
-        )
-
-    def run(self) -> None:
-        from offbeat.calibrate import session as sessions
-
-        session, path = self._session, self._path
-        self._console.print(
-            f"{session.goal.ranks} ranks, {self._choice.install}: {self._choice.why}", soft_wrap=True
-        )
-        self._session.write(path)
-        write_text(self._output, "")  # fails now, not after all measurements
-        self._output.unlink()
-        benchmarks: list[Benchmark] = []
-        try:
-            with ended_by_signals():
-                sessions.find_layout(session, self._choice, path)
-                level = sessions.level(session)
-                counts = session.goal.algorithm_ranks if level is not None else []
-                if level is None and session.goal.algorithms:
-                    self._line.say(
-                        "several ranks on each of several nodes: no cost formula has that, so no algorithm "
-                        "gets parameters; start one rank on each node for them"
-                    )
-                share = _MESSAGES_SHARE if counts else 1.0
-                sessions.measure_messages(
-                    session,
-                    self._choice,
-                    path,
-                    self._began + share * self._budget_s,
-                    lambda records: self._line.show(self._text(records.doing)),
-                    show_output=self._verbose,
-                )
-                self._line.clear()
-                self._write([])
-                for number, count in enumerate(counts):
-                    benchmarks.append(self._measure_algorithms(count, len(counts) - number))
-        except KeyboardInterrupt:
-            self._line.clear()
-            self._stop_interrupted()
-        finally:
-            self._line.clear()
-        self._show(*self._write(benchmarks))
-
-    def _text(self, doing: str) -> str:
-        passed = time.time() - self._began
-        return f"{format_duration(passed)} of {format_duration(self._budget_s)}: {doing}"
-
-    def _measure_algorithms(self, ranks: int, left: int) -> Benchmark:
-        from offbeat.calibrate import session as sessions
-
-        found = sessions.benchmark(self._session, self._choice, self._path, ranks)
-        own = sessions.benchmark_path(self._path, ranks)
-        seconds = (self._began + self._budget_s - time.time()) / left
-        if found.missing() and seconds > 0:
-
-            def on_change(records: Records, deadline: float) -> None:
-                self._line.show(self._text(f"{ranks} ranks, {records.doing}"))
-
-            before = found.seconds
-            runner.run(
-                found,
-                self._choice,
-                path=own,
-                budget_s=seconds,
-                on_change=on_change,
-                show_output=self._verbose,
-                shared_folder=own.absolute().parent if len(self._session.layout.nodes) > 1 else None,
-            )
-            self._session.seconds += found.seconds - before
-        return found
-
-    def _write(self, benchmarks: Sequence[Benchmark]) -> tuple[Any, Any, list[str], dict[str, int]]:
-        """Fit everything, and write both files."""
-        from offbeat.calibrate import machine_file, parameters
-        from offbeat.calibrate import session as sessions
-
-        session = self._session
-        try:
-            found = parameters.calibrated(session.results, session.layout)
-        except CommandError as error:
-            raise CommandError(f"{error}; to resume: {self._resume_command()}", FAILED) from None
-        fitted, refused, too_few = (
-            sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [], {})
-        )
-        text = machine_file.text(
-            found,
-            fitted,
-            name=session.goal.name,
-            source=self._source(),
-            vendor=self._choice.install.vendor,
-            level=sessions.level(session) or "between_nodes",
-        )
-        session.write(
-            self._path,
-            {"parameters": _finite(asdict(found)), "algorithms": [_finite(asdict(each)) for each in fitted]},
-        )
-        write_text(self._output, text)
-        return found, fitted, [*found.refused, *refused], too_few
-
-    def _source(self) -> str:
-        session, install = self._session, self._choice.install
-        nodes = len(session.layout.nodes)
-        return (
-            f"offbeat calibrate, {session.about['updated']}: {session.goal.ranks} ranks on {nodes} "
-            f"node{'s' if nodes > 1 else ''}, {install.vendor} {install.version}, "
-            f"{session.about['machine']['processor']}"
-        )
-
-    def _show(self, found: Any, fitted: Any, refused: Sequence[str], too_few: Mapping[str, int]) -> None:
-        from offbeat.calibrate import machine_file
-        from offbeat.reports import calibration_sheets
-
-        for sheet in calibration_sheets.sheets(found, fitted):
-            self._console.print(to_terminal(sheet))
-        for line in refused:
-            self._console.print(f"Left out: {line}", soft_wrap=True)
-        if too_few:
-            self._console.print(f"{too_few_line(too_few)} {self._resume_command()}", soft_wrap=True)
-        session = self._session
-        took = f"{format_duration(time.time() - self._began)} of {format_duration(self._budget_s)}"
-        cost = f"cost in all: {session.core_seconds:.0f} core-seconds"
-        self._console.print(
-            f"Took {took}; {cost}. Machine: {self._output}. Measurements: {self._path}", soft_wrap=True
-        )
-        if (advice := machine_file.advice(found)) is not None:
-            self._console.print(advice, soft_wrap=True)
-
-    def _resume_command(self) -> str:
-        own = f" --json {self._path}" if self._path != self._output.with_suffix(".json") else ""
-        return f"offbeat calibrate --resume -o {self._output}{own}"
-
-    def _stop_interrupted(self) -> NoReturn:
-        print(
-            f"offbeat: interrupted; all measurements are kept. To resume: {self._resume_command()}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(INTERRUPTED)
-
-
-def _finite(value: Any) -> Any:
-    """The value for JSON, which has no infinity."""
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    try:
+        with ended_by_signals():
+            found = work.run()
+    except KeyboardInterrupt:
+        line.clear()
+        stop_interrupted(f"; all measurements are kept. To resume: {work.resume_command}")
+    finally:
+        line.clear()
+    for sheet in calibration_sheets.sheets(found.machine, found.algorithms):
+        console.print(to_terminal(sheet))
+    for left_out in found.left_out:
+        console.print(f"Left out: {left_out}", soft_wrap=True)
+    if found.too_few:
+        too_few = calibration_sheets.too_few_line(found.too_few)
+        console.print(f"{too_few} {work.resume_command}", soft_wrap=True)
+    took = f"Took {format_duration(work.seconds)} of {format_duration(budget_s)}"
+    cost = f"cost in all: {session.core_seconds:.0f} core-seconds"
+    console.print(f"{took}; {cost}. Machine: {output}. Measurements: {path}", soft_wrap=True)
+    if (advice := machine_file.advice(found.machine)) is not None:
+        console.print(advice, soft_wrap=True)

@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from offbeat.bench import compare as comparing
 from offbeat.bench.results import read
+from offbeat.commands.output import new_console, print_json
 from offbeat.errors import ANSWER_NO, CommandError
 from offbeat.reports import comparison
-
-_PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
 
 
 def register(app: typer.Typer) -> None:
@@ -55,9 +51,9 @@ def compare(
         cells = [
             {**c.cell._asdict(), **{k: v for k, v in asdict(c).items() if k != "cell"}} for c in comparisons
         ]
-        print(json.dumps({"differences": differences, "cells": cells}, indent=1))
+        print_json({"differences": differences, "cells": cells})
     else:
-        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+        console = new_console(width=120)
         console.print(comparison.render(comparisons, differences, everything=everything))
     wrong = after.wrong_results()
     if wrong:

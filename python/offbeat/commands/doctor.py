@@ -27,9 +27,9 @@ from offbeat.commands.options import (
     Mpi,
     MpirunArgs,
     RanksOfProgram,
-    print_json,
     where,
 )
+from offbeat.commands.output import print_json
 from offbeat.errors import ANSWER_NO, CommandError
 from offbeat.mpi.choice import Choice, choose
 from offbeat.mpi.program import find_program

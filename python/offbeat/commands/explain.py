@@ -3,32 +3,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from offbeat import _core
 from offbeat.commands import completion
-from offbeat.commands.options import (
-    HostOfRules,
-    UsersRules,
-    checked_host,
-    checked_served,
-    stored_rules,
-)
+from offbeat.commands.options import HostOfRules, UsersRules, checked_host, checked_served, stored_rules
+from offbeat.commands.output import new_console, print_json
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import rule_files, stored
 from offbeat.simulate.machine import path_of
-from offbeat.units import format_size, parse_size
-
-_PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
+from offbeat.units import format_count, format_size, parse_size
 
 
 def register(app: typer.Typer) -> None:
@@ -91,34 +83,43 @@ def explain(
     fixed = os.environ.get(variable, "")
     if fixed:
         fixed = canonical(fixed, collective)
+    grids = _machine_of_grids(machine)
+    where = f"{format_count(nodes, 'node')} of {format_count(ppn, 'rank')}"
+    try:
+        rows = _core.plan(calls, host, nodes, ppn, board, users_rules, fixed, variable, grids, adapt)
+    except ValueError as error:
+        raise CommandError(f"{where}: {error}") from None
+    if size_bytes is not None:
+        rows = [row for row in rows if row["least_bytes"] <= size_bytes <= (row["most_bytes"] or size_bytes)]
+    warnings = _warnings(rules, users_rules, rows) if rules is not None and users_rules is not None else []
+    if as_json:
+        cell = {"collective": calls, "mpi": host, "nodes": nodes, "ppn": ppn}
+        found = {"rules": str(rules) if rules is not None else None, "rows": rows, "warnings": warnings}
+        print_json({**cell, "board": board, "bytes": size_bytes, **found})
+        return
+    of = "" if size_bytes is None else f" of {format_size(size_bytes)}"
+    caption = f"{calls}{of} on {where}, MPI: {host}"
+    console = new_console(width=160)
+    console.print(to_terminal(rule_sheets.plan_sheet(caption, rows)))
+    if rules is not None:
+        console.print(f"Rules: {rules}{tuned}; then the built-in ones", soft_wrap=True)
+    for line in warnings:
+        console.print(line, soft_wrap=True)
+
+
+def _machine_of_grids(machine: str | None) -> str:
+    """The machine file from which grid(auto) takes its shape, or "" for none."""
     grids = path_of(machine) if machine is not None else os.environ.get("OFFBEAT_MACHINE", "")
     try:
         if grids:
             _core.machine_name(grids)
     except ValueError as error:
         raise CommandError(f"{'--machine' if machine is not None else 'OFFBEAT_MACHINE'}: {error}") from None
-    try:
-        rows = _core.plan(calls, host, nodes, ppn, board, users_rules, fixed, variable, grids, adapt)
-    except ValueError as error:
-        raise CommandError(f"{nodes} nodes of {ppn} ranks: {error}") from None
-    if size_bytes is not None:
-        rows = [row for row in rows if row["least_bytes"] <= size_bytes <= (row["most_bytes"] or size_bytes)]
-    warnings = []
-    if rules is not None and users_rules is not None:
-        origins = {row["origin"] for row in rows}
-        lines = rule_files.never_tried(str(rules), users_rules, os.environ)
-        warnings = [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]
-    if as_json:
-        cell = {"collective": calls, "mpi": host, "nodes": nodes, "ppn": ppn}
-        found = {"rules": str(rules) if rules is not None else None, "rows": rows, "warnings": warnings}
-        print(json.dumps({**cell, "board": board, "bytes": size_bytes, **found}, indent=2))
-        return
-    where = f"{nodes} node{'' if nodes == 1 else 's'} of {ppn} rank{'' if ppn == 1 else 's'}"
-    of = "" if size_bytes is None else f" of {format_size(size_bytes)}"
-    caption = f"{calls}{of} on {where}, MPI: {host}"
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False)
-    console.print(to_terminal(rule_sheets.plan_sheet(caption, rows)))
-    if rules is not None:
-        console.print(f"Rules: {rules}{tuned}; then the built-in ones", soft_wrap=True)
-    for line in warnings:
-        console.print(line, soft_wrap=True)
+    return grids
+
+
+def _warnings(rules: Path, users_rules: _core.Rules, rows: Sequence[_core.PlanRow]) -> list[str]:
+    """A line for each alternative that no call tries, in the rules that chose these rows."""
+    origins = {row["origin"] for row in rows}
+    lines = rule_files.never_tried(str(rules), users_rules, os.environ)
+    return [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]

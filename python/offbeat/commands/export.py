@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from offbeat.commands.options import AsJson, checked_output, print_json
+from offbeat.commands.options import AsJson
+from offbeat.commands.output import checked_output, print_json
 from offbeat.errors import CommandError
-from offbeat.units import parse_duration_s
+from offbeat.units import format_count, parse_duration_s
 
 _OTF2 = ".otf2"
 _FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2: "OTF2"}
@@ -73,7 +74,7 @@ def export(
     if as_json:
         print_json({"output": str(output), "format": _FORMATS[output.suffix], "calls": count})
     else:
-        print(f"wrote {count} calls to {output}")
+        print(f"Wrote {format_count(count, 'call')} to {output}")
 
 
 def _check_output(output: Path, *, force: bool) -> None:

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from offbeat import __version__, _core, machine
 from offbeat.commands import completion
 from offbeat.commands.options import checked_served
+from offbeat.commands.output import new_console, print_json
 from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.discovery import discover
 from offbeat.reports import inventory
@@ -54,9 +53,9 @@ def info(
     checked_served(collective)
     found = collect()
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
-    console = Console(width=None if os.isatty(1) else 140, highlight=False)
+    console = new_console()
     if settings:
         console.print(inventory.settings_table(found["settings"]))
         return

@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-import importlib
-import json
+import re
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from offbeat import _core, machine
 from offbeat.bench.plan import COLLECTIVES
 from offbeat.commands import completion
-from offbeat.errors import FAILED, CommandError, printable
+from offbeat.commands.output import warn
+from offbeat.errors import CommandError
 from offbeat.expressions import canonical
 from offbeat.mpi import launcher as launcher_
 from offbeat.mpi.install import MpiInstall
@@ -112,6 +111,20 @@ MpirunArgs = Annotated[
         "--mpirun-args", metavar="'ARGS'", help="Arguments for mpirun or the launcher, before the program."
     ),
 ]
+Skews = Annotated[
+    str,
+    typer.Option(
+        "--skew",
+        metavar="FACTOR|TIME,...",
+        help="Lateness of the latest rank: a multiple of native's balanced median, or a time like 100us.",
+    ),
+]
+Budget = Annotated[
+    str,
+    typer.Option(
+        "--budget", metavar="TIME", help="Time limit of the whole command, such as 90s, 5min or 1h."
+    ),
+]
 Verbose = Annotated[
     int,
     typer.Option(
@@ -162,7 +175,7 @@ def checked_host(name: str | None) -> None:
 def stored_rules(found: stored.InForce) -> Path | None:
     """The file of stored rules. A line on standard error says why stored rules do not count, as in a run."""
     if found.stored.warning is not None:
-        print(f"offbeat: {printable(found.stored.warning)}", file=sys.stderr)
+        warn(found.stored.warning)
     return found.stored.path
 
 
@@ -206,18 +219,6 @@ def where(
     return Where(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
 
 
-def warn_of_load() -> None:
-    """Say before a measurement that other programs use the cores."""
-    line = machine.overload()
-    if line is not None:
-        print(f"offbeat: {line}, so times may be wrong", file=sys.stderr)
-
-
-def print_json(document: Any) -> None:
-    """Print what ``--json`` asks for."""
-    print(json.dumps(document, indent=1))
-
-
 _MOST_STARTED = (1 << 31) - 1  # MPI counts ranks in an int
 
 
@@ -228,6 +229,24 @@ def checked_ranks(ranks: int, *, most: int = _MOST_STARTED) -> int:
     if ranks > most:
         raise CommandError(f"-n {ranks}: at most {most:,} ranks are possible")
     return ranks
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """The ends that ``4..64`` or ``4`` means; (0, 0) for anything else."""
+    match = re.fullmatch(r"\s*(\d{1,9})(?:\.\.(\d{1,9}))?\s*", text)
+    return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+
+
+def parse_numbers(option: str, text: str, *, least: int = 1, most: int | None = None) -> list[int]:
+    """The numbers in a list such as ``1,16``, each once. Raises CommandError, which names the option."""
+    found = []
+    for word in text.split(","):
+        number = int(word) if re.fullmatch(r"\s*\d{1,18}\s*", word) else -1
+        if number < least or (most is not None and number > most):
+            upto = f"from {least}" if most is None else f"from {least} to {most:,}"
+            raise CommandError(f"{option} {text}: write whole numbers {upto}, separated by commas")
+        found.append(number)
+    return list(dict.fromkeys(found))
 
 
 def checked_trace(folder: Path | None) -> Path | None:
@@ -243,38 +262,6 @@ def split_arguments(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise CommandError(f"--mpirun-args {text!r}: {str(error).lower()}") from None
-
-
-def checked_output(path: Path | None, *, force: bool) -> None:
-    """Refuse to overwrite a file unless ``--force`` is given. Called before any work is done."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise CommandError(f"{path} is a folder")
-    if path.exists() and not force:
-        raise CommandError(f"{path} exists; add --force to overwrite it")
-    if not path.absolute().parent.is_dir():
-        raise CommandError(f"{path}: there is no folder {path.absolute().parent}")
-
-
-def checked_drawing(page: Path | None, figures: Path | None) -> None:
-    """Refuse to draw if the packages or the browser that it takes are not here. Called before any work."""
-    if figures is not None and figures.exists() and not figures.is_dir():
-        raise CommandError(f"--figures {figures}: it is not a folder")
-    if page is not None or figures is not None:
-        importlib.import_module("plotly")  # main() says how to install what is missing
-    if figures is not None:
-        from offbeat.reports import images
-
-        images.check_browser()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that the user named."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
 
 
 def chosen_algorithms(allreduce: str | None, others: list[str] | None) -> dict[str, str]:

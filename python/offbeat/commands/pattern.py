@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from offbeat.bench import arrival_patterns
-from offbeat.commands.options import AsJson, checked_output, checked_ranks, print_json, write_text
+from offbeat.bench.plan import MOST_RANKS
+from offbeat.commands.options import AsJson, checked_ranks
+from offbeat.commands.output import checked_output, new_console, print_json, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import pattern_chart
-from offbeat.simulate.simulation import MOST_RANKS
-from offbeat.units import checked_delay, parse_skew, parse_time_us
-
-_PLAIN_WIDTH = 100
+from offbeat.units import checked_delay, format_count, parse_skew, parse_time_us
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +54,7 @@ def pattern(
     offbeat pattern ascending -n 8 --skew 100us -o ascending.txt
     offbeat pattern 'bimodal(2)' -n 64 --mif 20 --alpha 1.5us --json
     """
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = new_console(width=100)
     checked_ranks(ranks, most=MOST_RANKS)
     if name is None and as_json:
         print_json({"patterns": _described()})
@@ -73,7 +70,7 @@ def pattern(
     if output is None:
         console.print(pattern_chart.chart(name, arrival_patterns.find(name).summary, delays, console.width))
         return
-    text = arrival_patterns.file_text(delays, f"{name} arrival of {len(delays)} ranks")
+    text = arrival_patterns.file_text(delays, f"{name} arrival of {format_count(len(delays), 'rank')}")
     if str(output) == "-":
         print(text, end="")
         return

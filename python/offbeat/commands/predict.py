@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from offbeat.commands.output import new_console, print_json
 from offbeat.errors import CommandError
 from offbeat.reports.sheet import to_terminal
 
 if TYPE_CHECKING:
-    from offbeat.predict.prediction import Measured, Prediction
+    from offbeat.predict.confirmation import Measured
+    from offbeat.predict.prediction import Prediction
     from offbeat.trace.metrics import Calls
-
-_PLAIN_WIDTH = 140
 
 
 def register(app: typer.Typer) -> None:
@@ -57,34 +55,34 @@ def predict(
     offbeat predict run.trace --from bench.json --measured tree.trace
     """
     # Imported here because NumPy is slow to load and may not be installed.
-    from offbeat.predict import delays, prediction
+    from offbeat.predict import confirmation, delays, prediction
     from offbeat.reports import prediction_sheets, report_json
 
     calls = _calls(trace)
     prediction.check_ranks(calls)
     hosts = len(set(calls.trace.hosts.values()))
     found = prediction.predict(calls, delays.read(results, calls.trace.ranks, hosts))
-    runs = [prediction.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
-    confirmed = [(each, prediction.confirm(each, runs)) for each in found.collectives]
+    runs = [confirmation.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
+    confirmed = [(each, confirmation.confirm(each, runs)) for each in found.collectives]
     if as_json:
-        print(json.dumps(report_json.of_prediction(found, confirmed), indent=1, allow_nan=False))
+        print_json(report_json.of_prediction(found, confirmed))
         return
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = new_console()
     console.print(Text(f"Prediction for {trace}", style="bold"), soft_wrap=True)
     for name, value in prediction_sheets.facts(found):
         console.print(Text(f"  {name:<10} {value}"))
     for note in [*calls.trace.missing, *found.notes]:
         console.print(Text(f"  note: {note}", style="dark_orange"), soft_wrap=True)
     console.print()
-    for each, confirmation in confirmed:
+    for each, compared in confirmed:
         console.print(Text(prediction_sheets.basis(each)))
         for line in prediction_sheets.conclusions(each, found):
             console.print(Text(line, style="bold"))
         console.print()
         for sheet in prediction_sheets.sheets(each):
             console.print(to_terminal(sheet), "")
-        if confirmation is not None:
-            sheet, verdict = prediction_sheets.confirmation(confirmation)
+        if compared is not None:
+            sheet, verdict = prediction_sheets.confirmation(compared)
             console.print(to_terminal(sheet))
             console.print(Text(verdict, style="bold"))
             console.print()
@@ -116,7 +114,7 @@ def _calls(path: Path) -> Calls:
 
 
 def _measured(path: Path, calls: Calls) -> Measured:
-    from offbeat.predict.prediction import Measured
+    from offbeat.predict.confirmation import Measured
 
     other = _calls(path)
     if other.trace.ranks != calls.trace.ranks:

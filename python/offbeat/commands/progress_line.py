@@ -10,12 +10,15 @@ _IN_FILE_EVERY_S = 15.0
 
 
 class ProgressLine:
-    """Shows a text at most every ``on_terminal_every_s`` seconds, because it takes a core from the ranks."""
+    """Shows a text at most every ``on_terminal_every_s`` seconds, because it takes a core from the ranks.
 
-    def __init__(self, on_terminal_every_s: float = 1.0) -> None:
+    With ``patient`` a file gets nothing if the work takes less than 15 seconds.
+    """
+
+    def __init__(self, on_terminal_every_s: float = 1.0, *, patient: bool = False) -> None:
         self._terminal = sys.stderr.isatty()
         self._every_s = on_terminal_every_s if self._terminal else _IN_FILE_EVERY_S
-        self._next = 0.0
+        self._next = time.monotonic() + _IN_FILE_EVERY_S if patient and not self._terminal else 0.0
         self._shown = False
 
     def show(self, text: str) -> None:

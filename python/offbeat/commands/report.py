@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,17 +13,16 @@ from rich.text import Text
 
 from offbeat import __version__
 from offbeat.bench import arrival_patterns, bench_file
-from offbeat.commands.options import checked_drawing, checked_output, write_text
+from offbeat.commands.output import checked_drawing, checked_output, new_console, print_json, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import bench_sheets
 from offbeat.reports.sheet import Sheet, to_terminal
+from offbeat.units import format_count
 
 if TYPE_CHECKING:
-    from offbeat.trace.diagnosis import Diagnosis
+    from offbeat.trace.findings import Diagnosis
     from offbeat.trace.message_time import MessageTime
     from offbeat.trace.metrics import Calls
-
-_PLAIN_WIDTH = 140
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +76,7 @@ def report(
                 raise CommandError(f"{option} needs a trace")
     if pattern is not None and len(traces) > 1:
         raise CommandError("--pattern takes one trace")
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, stderr=as_json)
+    console = new_console(stderr=as_json)
     if as_json:
         _print_json(traces, benches)
     elif pattern is None:
@@ -93,7 +90,7 @@ def report(
     if pattern is not None:
         title = f"mean skew of each rank in {traces[0].path}"
         write_text(pattern, arrival_patterns.file_text(traces[0].calls.mean_skew_us(), title))
-        console.print(f"wrote {pattern}", soft_wrap=True)
+        console.print(f"Wrote {pattern}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def _print_json(traces: list[_Measured], benches: list[bench_file.BenchFile]) ->
     from offbeat.reports import report_json
 
     found = [report_json.of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
-    print(json.dumps(report_json.of_report(found, benches), indent=1, allow_nan=False))
+    print_json(report_json.of_report(found, benches))
 
 
 def _print_trace(console: Console, measured: _Measured) -> None:
@@ -230,10 +227,10 @@ def _write_figures(
     if output is not None:
         names = ", ".join(str(path) for path in [*(t.path for t in traces), *(b.path for b in benches)])
         write_text(output, page.render(f"offbeat report: {names}", __version__, sections))
-        console.print(f"wrote {output}", soft_wrap=True)
+        console.print(f"Wrote {output}", soft_wrap=True)
     if folder is not None:
         from offbeat.reports import images
 
         every = [figure for section in sections for figure in section.figures]
         written = images.write(every, folder)
-        console.print(f"wrote {len(written)} files to {folder}", soft_wrap=True)
+        console.print(f"Wrote {format_count(len(written), 'file')} to {folder}", soft_wrap=True)

@@ -23,18 +23,18 @@ from offbeat.commands.options import (
     UsersRules,
     checked_host,
     checked_served,
-    print_json,
     stored_rules,
 )
+from offbeat.commands.output import new_console, print_json
 from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError, printable
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.rules import export_run, rule_files, stored
 from offbeat.rules.difference import differences
 from offbeat.rules.export_choices import OBJECTIVES, ROBUST, VENDORS
+from offbeat.units import format_count
 
 _BUILT_IN = "built-in rules"
-_PLAIN_WIDTH = 160  # columns of output that goes to a file or a pipe
 
 app = help_pages.App(cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
 
@@ -69,7 +69,7 @@ def check(
     if found.errors:
         raise typer.Exit(BAD_INPUT)
     count = len({rule["line"] for rule in found.rules})
-    print(f"{file}: {count} rule{'' if count == 1 else 's'}, no error")
+    print(f"{file}: {format_count(count, 'rule')}, no error")
 
 
 @app.command()
@@ -134,7 +134,7 @@ def diff(
     if not found:
         print(f"{first} and {second} choose the same everywhere")
         return
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = new_console(width=160)
     console.print(to_terminal(rule_sheets.difference_sheet("Different choices", (first, second), found)))
     raise typer.Exit(ANSWER_NO)
 
@@ -189,7 +189,7 @@ def export(
         print(note)
     if not made.files:
         raise CommandError(f"nothing to export: {vendor} is best left to its default here", ANSWER_NO)
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = new_console(width=160)
     console.print(to_terminal(rule_sheets.seen_sheet(vendor, made.seen)))
     export_run.write(folder, made.files)
     for name in made.settings:

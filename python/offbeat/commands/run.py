@@ -22,9 +22,9 @@ from offbeat.commands.options import (
     Verbose,
     checked_trace,
     chosen_algorithms,
-    print_json,
     where,
 )
+from offbeat.commands.output import print_json
 from offbeat.commands.start import built
 from offbeat.errors import CommandError
 from offbeat.mpi import launch

@@ -3,31 +3,28 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from offbeat import __version__, _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench import plan as plans
-from offbeat.commands.options import checked_drawing, checked_output, write_text
-from offbeat.errors import CommandError, printable
+from offbeat.commands.options import parse_range
+from offbeat.commands.output import checked_drawing, checked_output, new_console, warn, write_text
+from offbeat.commands.progress_line import ProgressLine
+from offbeat.errors import CommandError
 from offbeat.expressions import canonical, split_list
 from offbeat.reports import simulation_sheets
 from offbeat.reports.sheet import to_terminal
 from offbeat.simulate import machine as machines
 from offbeat.simulate import simulation
-from offbeat.simulate.simulation import OnProgress, Plan, Shape, Simulation
-from offbeat.units import parse_skew
+from offbeat.simulate.simulation import Plan, Shape, Simulation
+from offbeat.units import format_count, parse_skew
 
-_PLAIN_WIDTH = 140  # columns of output that goes to a file or a pipe
 _ALGORITHMS = "recursive_doubling,smp,nap,rabenseifner"
 
 
@@ -119,9 +116,8 @@ def simulate(
         checked_output(path, force=force)
     checked_drawing(output, figures)
     warn_of_copies(plan.machine, [(shape.nodes, shape.ranks_per_node) for shape in plan.shapes])
-    with _progress(simulation.number_of_results(plan)) as on_progress:
-        found = simulation.run(plan, on_progress)
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, quiet=to_stdout)
+    found = _run(plan)
+    console = new_console(quiet=to_stdout)
     if to_stdout:
         print(found.to_json())
     for name, value in plan.machine.facts():
@@ -138,7 +134,26 @@ def simulate(
 def warn_of_copies(machine: machines.Machine, shapes: Iterable[tuple[int, int]]) -> None:
     """Warn if ranks of a shape send messages that the calibration of the machine did not measure."""
     for line in dict.fromkeys(filter(None, (machine.warning(*shape) for shape in shapes))):
-        print(f"offbeat: {printable(line)}", file=sys.stderr)
+        warn(line)
+
+
+def _run(plan: Plan) -> Simulation:
+    """Run a plan and show what is being simulated."""
+    total = format_count(simulation.number_of_results(plan), "result")
+    minutes = round(simulation.least_seconds(plan) / 60)
+    if minutes > 0:
+        ranks = format_count(max(shape.ranks for shape in plan.shapes), "rank")
+        warn(f"{total} for up to {ranks} take at least {format_count(minutes, 'minute')}")
+    line = ProgressLine(on_terminal_every_s=0.2, patient=True)
+
+    def on_progress(what: str, done: int, events: int) -> None:
+        millions = f", {events / 1e6:.0f} million events" if events else ""
+        line.show(f"{done} of {total}: {what}{millions}")
+
+    try:
+        return simulation.run(plan, on_progress)
+    finally:
+        line.clear()
 
 
 def _draw(found: Simulation, output: Path | None, folder: Path | None, console: Console) -> None:
@@ -152,25 +167,10 @@ def _draw(found: Simulation, output: Path | None, folder: Path | None, console: 
             found.plan.machine.facts(), drawn, simulation_sheets.sheets(found)
         )
         write_text(output, page.render(f"offbeat simulate: {found.plan.collective}", __version__, sections))
-        console.print(f"wrote {output}", soft_wrap=True)
+        console.print(f"Wrote {output}", soft_wrap=True)
     if folder is not None:
         written = images.write(drawn, folder)
-        console.print(f"wrote {len(written)} files to {folder}", soft_wrap=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[OnProgress]:
-    """Show on a terminal what is being simulated and how many results are done."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting", total=total)
-
-        def on_progress(what: str, done: int, events: int) -> None:
-            millions = f", {events / 1e6:.0f} million events" if events else ""
-            progress.update(task, completed=done, description=what + millions)
-
-        yield on_progress
+        console.print(f"Wrote {format_count(len(written), 'file')} to {folder}", soft_wrap=True)
 
 
 # -- the options as values
@@ -179,16 +179,21 @@ def _progress(total: int) -> Iterator[OnProgress]:
 def _shapes(nodes: str, ppn: int) -> list[Shape]:
     if ppn < 1:
         raise CommandError(f"--ppn {ppn}: a node has at least one rank")
-    shapes = [Shape(number, ppn) for part in nodes.split(",") for number in _numbers(part.strip(), nodes)]
+    shapes = [Shape(number, ppn) for part in nodes.split(",") for number in _doubled(part, nodes)]
     for shape in shapes:
-        if shape.ranks > simulation.MOST_RANKS:
-            raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
+        checked_shape(shape)
     return list(dict.fromkeys(shapes))
 
 
-def _numbers(text: str, whole: str) -> list[int]:
-    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+def checked_shape(shape: Shape) -> None:
+    """Refuse a shape with more ranks than a simulation may have."""
+    if shape.ranks > plans.MOST_RANKS:
+        raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {plans.MOST_RANKS:,} are possible")
+
+
+def _doubled(text: str, whole: str) -> list[int]:
+    """The numbers that ``4`` or ``1..64`` means: from the first on by doubling, and the last."""
+    first, last = parse_range(text)
     if not 0 < first <= last:
         raise CommandError(f"--nodes {whole}: write numbers such as 4,16 or a range such as 1..64")
     numbers = []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from offbeat import machine
 from offbeat.commands.options import Where
-from offbeat.errors import printable
+from offbeat.commands.output import warn
 from offbeat.mpi import launch
 from offbeat.mpi.choice import Choice, choose
 from offbeat.mpi.install import MpiInstall
@@ -85,7 +85,7 @@ def with_stored_rules(
     """
     found = stored.find(install.vendor, install.version, base)
     if found.warning is not None:
-        print(f"offbeat: {printable(found.warning)}", file=sys.stderr)
+        warn(found.warning)
     if found.path is not None and settings.verbose:
         print(f"offbeat: rules that offbeat tune stored for this machine: {found.path}", file=sys.stderr)
     return replace(settings, rules=found.path)

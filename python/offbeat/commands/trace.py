@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,14 +26,13 @@ from offbeat.commands.options import (
     RanksOfProgram,
     Verbose,
     chosen_algorithms,
-    print_json,
     where,
 )
+from offbeat.commands.output import print_json, warn
 from offbeat.commands.start import built
+from offbeat.commands.traced import Traced
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
-
-_PARTIAL = 4  # a flag of the file; see docs/reference/trace-format.md
 
 
 def register(app: typer.Typer) -> None:
@@ -121,7 +117,7 @@ def trace(
     if as_json:
         print_json({**found.to_json(), "exit_code": status})
     else:
-        print(f"offbeat: {found}", file=sys.stderr)
+        warn(str(found))
     raise typer.Exit(status)
 
 
@@ -170,43 +166,3 @@ def _checked_collectives(text: str | None) -> str | None:
                 f"--collectives {text}: unknown collective '{name}'; there are {', '.join(known)}"
             )
     return ",".join(names)
-
-
-@dataclass(frozen=True)
-class Traced:
-    """How much a trace contains, read from the headers of its files."""
-
-    folder: Path
-    ranks: int
-    calls: int
-    partial: bool  # filters or MPI_Pcontrol left calls out
-    lost: int  # calls that were not recorded because there was no room
-    spawned: int  # jobs that the program spawned
-
-    @staticmethod
-    def of(folder: Path) -> Traced:
-        calls, lost, ranks, partial = 0, 0, 0, False
-        for path in folder.glob("rank-*.trace"):
-            with path.open("rb") as file:
-                header = file.read(64)
-            if len(header) == 64 and header.startswith(b"OFFBEAT\n"):
-                made, missing = struct.unpack_from("<QQ", header, 40)
-                calls, lost, ranks = calls + made, lost + missing, ranks + 1
-                partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL)
-        return Traced(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
-
-    def __str__(self) -> str:
-        """One line that says what the trace contains and how to read it."""
-        if self.ranks == 0:
-            return "there is no trace, because the program did not start MPI"
-        not_recorded = f", {self.lost} of them not recorded because there was no room" if self.lost else ""
-        plural = "s" * (self.spawned > 1)
-        traced = "a part of them traced" if self.partial else "traced"
-        jobs = f" (and {self.spawned} spawned job{plural}: {self.folder}/spawned-*)" if self.spawned else ""
-        return (
-            f"{self.calls} collective calls on {self.ranks} ranks{not_recorded}, {traced} in "
-            f"{self.folder}{jobs}; next: offbeat report {shlex.quote(str(self.folder))}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "folder": str(self.folder)}

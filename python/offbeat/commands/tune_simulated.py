@@ -4,35 +4,34 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
 
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
-from offbeat.commands.options import checked_output, write_text
+from offbeat.commands.options import parse_numbers, parse_range
+from offbeat.commands.output import checked_output, new_console, today, write_text
 from offbeat.commands.progress_line import ProgressLine
-from offbeat.commands.simulate import warn_of_copies
+from offbeat.commands.simulate import checked_shape, warn_of_copies
 from offbeat.errors import FAILED, CommandError
 from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
-from offbeat.rules import rule_files, spelling
-from offbeat.simulate import hosts, simulation
+from offbeat.rules import spelling
+from offbeat.simulate import hosts
 from offbeat.simulate import machine as machines
-from offbeat.tune import by_simulation
-from offbeat.tune.by_simulation import Answer, Question, SimulatedRow, Terms
-from offbeat.units import format_duration, parse_skew
+from offbeat.tune import by_simulation, simulated_rules
+from offbeat.tune.by_simulation import Answer, Question, Terms
+from offbeat.tune.simulated_rules import SimulatedRow
+from offbeat.units import format_count, parse_skew
 
 # The options of offbeat tune that go with --simulate.
 OPTIONS = {
     "collectives", "sizes", "mpi", "rules", "force", "patterns", "skew", "algorithms", "seed", "simulated",
     "nodes", "ppn", "objective",
 }  # fmt: skip
-_PLAIN_WIDTH = 140
 
 
 def run(
@@ -56,32 +55,15 @@ def run(
         if collective not in hosts.collectives():
             known = ", ".join(hosts.collectives())
             raise CommandError(f"--simulate: what MPIs do is known for {known} only, not for {collective}")
-    lateness = parse_skew(skew)
-    if lateness.factor is None:
-        raise CommandError(f"--skew {skew}: with --simulate it is one factor, such as 1.0")
     terms = Terms(
         machines=[machines.read(name) for name in machine_names.split(",")],
         hosts=[hosts.check(host)] if host is not None else list(hosts.NAMES),
-        patterns=[BALANCED, *(name for name in patterns if name != BALANCED)],
-        skew=lateness.factor,
+        patterns=_patterns(patterns),
+        skew=_skew_factor(skew),
         seed=seed,
         algorithms=algorithms,
     )
-    for name in terms.patterns:
-        if not re.fullmatch(r"[a-z_]+", name):
-            raise CommandError(f"--patterns {name}: --simulate takes {', '.join(arrival_patterns.PATTERNS)}")
-    groups = _node_groups(nodes)
-    questions = [
-        Question(collective, size, group, ranks_per_node, points)
-        for collective in collectives
-        for ranks_per_node in _numbers("--ppn", ppn)
-        for group, points in groups
-        for size in sizes_bytes
-    ]
-    for question in questions:
-        for shape in question.shapes():
-            if shape.ranks > simulation.MOST_RANKS:
-                raise CommandError(f"{shape} are {shape.ranks:,} ranks; at most {simulation.MOST_RANKS:,}")
+    questions = _questions(collectives, sizes_bytes, nodes, ppn)
     for machine in terms.machines:
         warn_of_copies(machine, ((s.nodes, s.ranks_per_node) for each in questions for s in each.shapes()))
     began = time.monotonic()
@@ -90,41 +72,62 @@ def run(
         answers = by_simulation.answers(
             terms,
             questions,
-            lambda answer, done: line.show(f"{done} of {len(questions)} questions: {answer.question}"),
+            lambda answer, done: line.show(
+                f"{done} of {format_count(len(questions), 'question')}: {answer.question}"
+            ),
         )
     except MemoryError:
         raise CommandError("these simulations need more memory than there is", FAILED) from None
     finally:
         line.clear()
-    rows = by_simulation.rules(terms, answers)
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    rows = simulated_rules.rules(terms, answers)
+    console = new_console()
     _show(console, terms, rows, answers, time.monotonic() - began)
     _write(console, terms, rows, rules_file)
+
+
+def _patterns(names: Sequence[str]) -> list[str]:
+    for name in names:
+        if not re.fullmatch(r"[a-z_]+", name):
+            raise CommandError(f"--patterns {name}: --simulate takes {', '.join(arrival_patterns.PATTERNS)}")
+    return [BALANCED, *(name for name in names if name != BALANCED)]
+
+
+def _skew_factor(text: str) -> float:
+    factor = parse_skew(text).factor
+    if factor is None:
+        raise CommandError(f"--skew {text}: with --simulate it is one factor, such as 1.0")
+    return factor
+
+
+def _questions(
+    collectives: Sequence[str], sizes_bytes: Sequence[int], nodes: str, ppn: str
+) -> list[Question]:
+    groups = _node_groups(nodes)
+    found = [
+        Question(collective, size, group, ranks_per_node, points)
+        for collective in collectives
+        for ranks_per_node in parse_numbers("--ppn", ppn)
+        for group, points in groups
+        for size in sizes_bytes
+    ]
+    for question in found:
+        for shape in question.shapes():
+            checked_shape(shape)
+    return found
 
 
 def _node_groups(text: str) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
     """The ranges of nodes that get rules: A..B in parts, and each single number by itself."""
     found: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:\.\.(\d{1,9}))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        first, last = parse_range(part)
         if not 1 < first <= last:
             raise CommandError(
                 f"--nodes {text}: write numbers from 2 such as 16,64 or a range such as 9..4096"
             )
-        found += (
-            by_simulation.node_groups(first, last) if match and match[2] else [((first, first), (first,))]
-        )
+        found += by_simulation.node_groups(first, last) if ".." in part else [((first, first), (first,))]
     return found
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    found = []
-    for part in text.split(","):
-        if not part.strip().isdecimal() or int(part) < 1:
-            raise CommandError(f"{option} {text}: write numbers such as 1,16")
-        found.append(int(part))
-    return list(dict.fromkeys(found))
 
 
 def _show(
@@ -134,30 +137,24 @@ def _show(
         for name, value in machine.facts()[:4]:
             console.print(f"{name:<15}{value}", soft_wrap=True)
         console.print()
-    console.print(f"Objective: robust ({', '.join(terms.patterns)})", soft_wrap=True)
+    several = f"robust ({', '.join(terms.patterns)})" if len(terms.patterns) > 1 else BALANCED
+    console.print(f"Objective: {several}", soft_wrap=True)
     console.print()
     for sheet in tune_sheets.simulated(rows, terms.hosts):
         console.print(to_terminal(sheet))
     console.print(tune_sheets.SIMULATED_NOTE, soft_wrap=True)
-    simulations = sum(each.simulations for each in answers)
-    console.print(
-        f"{simulations} simulations in {format_duration(seconds)}: {len(answers)} questions on "
-        f"{len(terms.machines)} machine{'s' if len(terms.machines) > 1 else ''}",
-        soft_wrap=True,
-    )
+    console.print(tune_sheets.simulated_cost(answers, len(terms.machines), seconds), soft_wrap=True)
 
 
 def _write(console: Console, terms: Terms, rows: Sequence[SimulatedRow], rules_file: Path | None) -> None:
-    date = datetime.now(timezone.utc).date().isoformat()
     names = ", ".join(machine.name for machine in terms.machines)
-    lines = spelling.lines(
+    text = spelling.file_text(
+        f"Rules of offbeat tune --simulate, {today()}, for {names}",
         [row.fields() for row in rows],
         [row.reason([row.host] if row.host != "*" else terms.hosts) for row in rows],
     )
-    text = f"# Rules of offbeat tune --simulate, {date}, for {names}\n" + "\n".join(lines) + "\n"
     if rules_file is None:
         print(text, end="")
         return
     write_text(rules_file, text)
-    rule_files.without_errors(str(rules_file))
     console.print(f"Rules: {rules_file}; to use them: OFFBEAT_RULES={rules_file}", soft_wrap=True)

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.bench import arrival_patterns, results
 from offbeat.bench.plan import NO_SKEW
 from offbeat.errors import CommandError
 from offbeat.simulate import simulation
-from offbeat.units import format_size
-
-Floats = NDArray[np.float64]
+from offbeat.units import format_count, format_size
 
 _DRAWS = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
 
@@ -46,6 +45,7 @@ class Curve:
 
     @classmethod
     def of(cls, pairs: Mapping[int, float]) -> Curve:
+        """The curve through times in microseconds, by size in bytes."""
         sizes = sorted(pairs)
         return cls(np.array(sizes, dtype=np.float64), np.array([pairs[size] for size in sizes]))
 
@@ -86,6 +86,7 @@ class Delays:
         return np.asarray((NEAR * sizes >= measured[0]) & (sizes <= NEAR * measured[-1]))
 
     def algorithms(self, collective: str) -> list[str]:
+        """The algorithms of a collective."""
         return list(self.of[collective][0].delays)
 
 
@@ -129,7 +130,9 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
     if plan.computing is not None:
         raise CommandError(f"{path} has non-blocking calls: measure blocking ones, without --computing")
     if plan.ranks != ranks:
-        raise CommandError(f"{path} has {plan.ranks} ranks, the trace has {ranks}: offbeat bench -n {ranks}")
+        raise CommandError(
+            f"{path} has {format_count(plan.ranks, 'rank')}, the trace has {ranks}: offbeat bench -n {ranks}"
+        )
     lines = [
         _Line(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
         for result in benchmark.results
@@ -142,9 +145,10 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
     late = sum(not result.on_time for result in benchmark.results)
     if not late:
         return found
+    every = format_count(len(benchmark.results), "result")
     busy = (
-        f"in {late} of {len(benchmark.results)} results of {path} the ranks rarely arrived as the pattern "
-        "says (shared or busy cores): such delays are uncertain"
+        f"in {late} of {every} of {path} the ranks rarely arrived as the pattern says (shared or busy "
+        "cores): such delays are uncertain"
     )
     return replace(found, notes=[busy, *found.notes])
 
@@ -159,7 +163,9 @@ def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, h
     fitting = [shape for shape in shapes if shape[0] * shape[1] == ranks]
     if not fitting:
         there = ", ".join(f"{nodes} x {ppn}" for nodes, ppn in sorted(shapes)) or "nothing"
-        raise CommandError(f"{path} has no simulation of {ranks} ranks, as in the trace; it has: {there}")
+        raise CommandError(
+            f"{path} has no simulation of {format_count(ranks, 'rank')}, as in the trace; it has: {there}"
+        )
     nodes, ppn = min(fitting, key=lambda shape: (abs(shape[0] - hosts), shape))
     lines = [
         _Line(

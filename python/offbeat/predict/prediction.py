@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.bench import ranking
 from offbeat.errors import CommandError
-from offbeat.predict.delays import Arrival, Delays, Floats
+from offbeat.predict.delays import Arrival, Delays
 from offbeat.trace import COLLECTIVES, Block, Flag, metrics, replay
 from offbeat.trace.metrics import Calls
 from offbeat.trace.replay import Replay
+from offbeat.units import format_count
 
 # A call counts as balanced if its skew is less than this fraction of the least measured skew.
 _HARDLY_SKEWED = 0.5
@@ -104,7 +104,7 @@ def predict(calls: Calls, delays: Delays) -> Prediction:
         if here.any():
             found.append(_Collective(calls, delays, matched, taken, collective, here).predicted())
     if not found:
-        what = f"blocking {', '.join(delays.of)} on {delays.ranks} ranks"
+        what = f"blocking {', '.join(delays.of)} on {format_count(delays.ranks, 'rank')}"
         raise CommandError(f"{trace.path} has no {what} at sizes near those of {delays.path}")
     in_call = calls.table["in_call"]
     covered = float(in_call[matched.collective > 0].sum()) / max(float(calls.whole["in_call"].sum()), 1e-9)
@@ -117,7 +117,7 @@ def check_ranks(calls: Calls) -> None:
     trace = calls.trace
     if len(trace.recording) != trace.ranks:
         raise CommandError(
-            f"{trace.path} has the calls of {len(trace.recording)} of {trace.ranks} ranks: "
+            f"{trace.path} has the calls of {len(trace.recording)} of {format_count(trace.ranks, 'rank')}: "
             "a prediction needs all of them"
         )
 
@@ -142,7 +142,8 @@ def _notes(calls: Calls, delays: Delays) -> list[str]:
     nonblocking = calls.whole["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT) != 0
     if nonblocking.any():
         count = int(np.count_nonzero(nonblocking))
-        found.append(f"{count} non-blocking calls stay as recorded")
+        verb = "stays" if count == 1 else "stay"
+        found.append(f"{format_count(count, 'non-blocking call')} {verb} as recorded")
     return found
 
 
@@ -373,76 +374,3 @@ class _Collective:
             )
             for k, size in enumerate(self._sizes)
         ]
-
-
-# -- comparison with other runs
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A run of the program under some algorithms."""
-
-    path: Path
-    run_s: float
-    ran: Mapping[str, str]  # the algorithm of most calls of each collective
-
-    @classmethod
-    def of(cls, calls: Calls) -> Measured:
-        table = calls.whole
-        ran = {}
-        for number in np.unique(table["collective"]):
-            used = Counter(table["algorithm"][table["collective"] == number].tolist())
-            ran[COLLECTIVES[int(number)]] = calls.algorithms[used.most_common(1)[0][0]]
-        begin, end = calls.trace.span_ns
-        return cls(calls.trace.path, (end - begin) / 1e9, ran)
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """The predicted and the measured run under one algorithm."""
-
-    name: str
-    predicted_s: float | None  # None: there are no delays of this algorithm
-    measured_s: float  # the median of ``runs``
-    runs: int
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """The comparison of predicted and measured runs."""
-
-    collective: str
-    lines: Sequence[Confirmed]  # the shortest measured run first
-
-    @cached_property
-    def both(self) -> list[Confirmed]:
-        return [line for line in self.lines if line.predicted_s is not None]
-
-    @property
-    def predicted_best(self) -> Confirmed:
-        return min(self.both, key=lambda line: line.predicted_s or 0.0)
-
-    @property
-    def loss(self) -> float:
-        """How much longer the predicted best ran than the measured best, as a share of the latter."""
-        return self.predicted_best.measured_s / self.both[0].measured_s - 1
-
-    @property
-    def same_order(self) -> bool:
-        by_prediction = sorted(self.both, key=lambda line: line.predicted_s or 0.0)
-        return by_prediction == self.both
-
-
-def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation | None:
-    """Compare a prediction with runs. None if fewer than two algorithms were both predicted and measured."""
-    predicted = {each.name: each.run_s for each in prediction.algorithms}
-    times: dict[str, list[float]] = {}
-    for run in runs:
-        if prediction.collective in run.ran:
-            times.setdefault(run.ran[prediction.collective], []).append(run.run_s)
-    lines = [
-        Confirmed(name, predicted.get(name), float(np.median(each)), len(each))
-        for name, each in times.items()
-    ]
-    found = Confirmation(prediction.collective, sorted(lines, key=lambda line: line.measured_s))
-    return found if len(found.both) > 1 else None

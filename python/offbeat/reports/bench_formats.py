@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from offbeat.bench import bandwidth
 from offbeat.bench.plan import TYPES, Cell, combines, has_root
 from offbeat.bench.results import MEASURED, WRONG, Benchmark, Result
+from offbeat.units import format_count
 
 CSV_COLUMNS = (
     "collective", "size_bytes", "count", "type", "operation", "root", "in_place", "pattern", "skew",
@@ -28,6 +29,7 @@ _CAMEL = {
 
 
 def as_json(benchmark: Benchmark) -> str:
+    """The results as the file of ``--json`` has them."""
     return json.dumps(benchmark.to_json(), indent=1)
 
 
@@ -193,8 +195,8 @@ def _conditions(benchmark: Benchmark, key: _Key) -> str:
     mpi = benchmark.about["mpi"]
     place = ", in place" if in_place else ""
     return (
-        f"{collective} by {algorithm}, {benchmark.plan.ranks} ranks, {mpi['vendor']} {mpi['version']}, "
-        f"{pattern} arrival (skew {skew}){place}"
+        f"{collective} by {algorithm}, {format_count(benchmark.plan.ranks, 'rank')}, "
+        f"{mpi['vendor']} {mpi['version']}, {pattern} arrival (skew {skew}){place}"
     )
 
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from offbeat.calibrate.hockney import Hockney
+from offbeat.calibrate.hockney import LEAST_CASES, Hockney
 from offbeat.calibrate.parameters import Calibrated, Messages
 from offbeat.calibrate.regression import Interval
 from offbeat.reports.sheet import Cell, Sheet
-from offbeat.units import format_size
+from offbeat.units import format_count, format_size
 
 
 def sheets(found: Calibrated, algorithms: Sequence[Hockney]) -> Iterator[Sheet]:
@@ -48,6 +48,21 @@ def sheets(found: Calibrated, algorithms: Sequence[Hockney]) -> Iterator[Sheet]:
                 for each in algorithms
             ],
         )
+
+
+def too_few_line(cases: Mapping[str, int]) -> str:
+    """The line about algorithms for which the budget was too short, up to the command that measures more.
+
+    ``cases`` has how many cases of each were measured.
+    """
+    least, most = min(cases.values()), max(cases.values())
+    measured = f"{least} to {most} cases" if least < most else format_count(most, "case")
+    each = " each" if len(cases) > 1 else ""
+    were = "was" if least == most == 1 and not each else "were"
+    return (
+        f"Left out: {', '.join(cases)}: the budget was too short: {measured}{each} {were} measured, and a "
+        f"fit needs {LEAST_CASES}. To measure more:"
+    )
 
 
 def parameters(found: Calibrated) -> Iterator[tuple[str, str, Interval]]:

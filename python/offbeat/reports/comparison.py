@@ -13,7 +13,7 @@ from rich.text import Text
 
 from offbeat.bench.compare import FASTER, NO_DIFFERENCE, SLOWER, Comparison
 from offbeat.bench.plan import NO_SKEW
-from offbeat.units import format_size, format_us
+from offbeat.units import format_count, format_size, format_us
 
 _STYLES = {FASTER: "green", SLOWER: "red", NO_DIFFERENCE: "dim"}
 LEGEND = (
@@ -32,7 +32,7 @@ def render(
     parts: list[Table | Text] = [Text(f"differs: {line}") for line in differences]
     if shown:
         parts += [_table(shown), Text(LEGEND, style="dim")]
-    return Group(*parts, Text(f"{len(comparisons)} cells: {total}"))
+    return Group(*parts, Text(f"{format_count(len(comparisons), 'cell')}: {total}"))
 
 
 def _table(comparisons: Sequence[Comparison]) -> Table:

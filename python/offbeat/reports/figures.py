@@ -20,7 +20,7 @@ from offbeat.bench.samples import Delay
 from offbeat.simulate.simulation import Result as Simulated
 from offbeat.simulate.simulation import Simulation
 from offbeat.trace import COLLECTIVES, Block, matching, summaries
-from offbeat.trace.diagnosis import Diagnosis, Finding
+from offbeat.trace.findings import Diagnosis, Finding
 from offbeat.trace.metrics import Calls
 from offbeat.trace.reader import ranges
 from offbeat.trace.training import Training
@@ -104,6 +104,7 @@ def steps(training: Training) -> Figure:
 
 
 def timeline(calls: Calls, finding: Finding, number: int) -> Figure:
+    """The call with the longest wait of a finding: when each rank arrives and leaves."""
     title = f"The worst call of finding {number}: {finding.who[0].lower()}{finding.who[1:]}"
     return _timeline(calls, finding.worst, f"timeline-{number}", title, finding.ranks)
 
@@ -196,6 +197,7 @@ def _drawn_ranks(block: Block, number: int, late: Sequence[int]) -> list[int]:
 
 
 def mean_skew(calls: Calls) -> Figure:
+    """The mean skew of each rank."""
     ranks, skews = calls.skew_ranks, calls.mean_skew / 1e3
     per_bar = -(-len(ranks) // _MOST_BARS)
     groups = [slice(first, first + per_bar) for first in range(0, len(ranks), per_bar)]
@@ -219,6 +221,7 @@ def mean_skew(calls: Calls) -> Figure:
 
 
 def imbalance(calls: Calls) -> Figure:
+    """The imbalance of arrival over the run."""
     table = np.sort(calls.whole, order="first")
     bounds = np.unique(np.linspace(0, len(table), min(len(table), _MOST_POINTS) + 1).astype(int))
     begins = bounds[:-1]
@@ -255,6 +258,7 @@ def imbalance(calls: Calls) -> Figure:
 
 
 def shares(calls: Calls) -> Figure:
+    """The time in collectives, by collective and size."""
     found = summaries.shares(calls)
     labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
     plot = go.Figure()
@@ -279,6 +283,7 @@ def shares(calls: Calls) -> Figure:
 
 
 def waiting(calls: Calls) -> Figure:
+    """Who waits for whom."""
     found = summaries.shares(calls)
     labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
     most = max((share.time_ns for share in found), default=1.0)
@@ -311,6 +316,7 @@ def waiting(calls: Calls) -> Figure:
 
 
 def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
+    """The times of algorithms over the sizes."""
     mine = sorted(
         (row for row in rows if (row.collective, row.pattern) == (collective, pattern)),
         key=lambda row: row.size_bytes,

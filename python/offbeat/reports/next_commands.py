@@ -12,7 +12,7 @@ from offbeat.bench.plan import USUAL
 from offbeat.predict.prediction import Prediction, benchmark_size
 from offbeat.reports.prediction_sheets import matters
 from offbeat.trace import COLLECTIVES, Flag
-from offbeat.trace.diagnosis import Diagnosis
+from offbeat.trace.findings import Diagnosis
 from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Verdict
 

@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from offbeat.reports.figures import Figure
 from offbeat.reports.sheet import Sheet
-from offbeat.trace.diagnosis import Diagnosis
+from offbeat.trace.findings import Diagnosis
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from offbeat.predict.prediction import Confirmation, OfCollective, Prediction
+from offbeat.predict.confirmation import Confirmation
+from offbeat.predict.prediction import OfCollective, Prediction
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
-from offbeat.units import format_share, format_size, format_us
+from offbeat.units import format_count, format_share, format_size, format_us
 
 _MOST_SIZES = 16
 _MOST_CHANGES = 3
@@ -24,7 +25,7 @@ def facts(prediction: Prediction) -> list[tuple[str, str]]:
     run = format_us(1e6 * prediction.recorded_s)
     return [
         ("program", trace.program or "unknown"),
-        ("recorded", f"{run} on {trace.ranks} ranks, {trace.mpi or 'unknown MPI'}"),
+        ("recorded", f"{run} on {format_count(trace.ranks, 'rank')}, {trace.mpi or 'unknown MPI'}"),
         ("delays", f"{prediction.delays.source}; {prediction.delays.path}"),
         (
             "predicted",
@@ -37,8 +38,9 @@ def basis(each: OfCollective) -> str:
     """A sentence that says which delays stand for which calls."""
     by_pattern = ", ".join(f"{count} as {name}" for name, count in each.arrivals.items())
     by_size = ", ".join(f"{count} {_SIZES[kind]}" for kind, count in each.sizes.items() if count)
+    verb = "is" if each.predicted_calls == 1 else "are"
     return (
-        f"{each.collective}: {each.predicted_calls} of {each.calls} calls are predicted; "
+        f"{each.collective}: {each.predicted_calls} of {format_count(each.calls, 'call')} {verb} predicted; "
         f"arrivals: {by_pattern}; sizes: {by_size}."
     )
 

@@ -10,16 +10,16 @@ from typing import Any
 from offbeat import __version__
 from offbeat.bench import ranking
 from offbeat.bench.bench_file import BenchFile
+from offbeat.predict.confirmation import Confirmation
 from offbeat.predict.prediction import (
     SIZE_BY_SIZE,
     Candidate,
-    Confirmation,
     OfCollective,
     Prediction,
     SizeChoice,
 )
 from offbeat.trace import COLLECTIVES, summaries
-from offbeat.trace.diagnosis import Diagnosis, Finding, Occurrence, Period
+from offbeat.trace.findings import Diagnosis, Finding, Occurrence, Period
 from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training

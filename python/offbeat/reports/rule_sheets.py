@@ -8,16 +8,10 @@ from collections.abc import Sequence
 from offbeat import _core
 from offbeat.reports.sheet import Sheet, cells
 from offbeat.rules import spelling
-from offbeat.rules.difference import Difference, Span
+from offbeat.rules.difference import Difference
 from offbeat.rules.export_check import Seen
-from offbeat.rules.spelling import bytes_text
-from offbeat.units import formatted_alike
-
-
-def _count_text(span: Span) -> str:
-    if span.most is None:
-        return "*" if span.least == 1 else f"{span.least}.."
-    return str(span.least) if span.least == span.most else f"{span.least}..{span.most}"
+from offbeat.rules.spelling import bytes_text, counts_text
+from offbeat.units import formatted_alike, spell_size
 
 
 def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
@@ -50,8 +44,8 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
             cells(
                 each.calls,
                 "*" if len(each.hosts) == every else ", ".join(each.hosts),
-                _count_text(each.nodes),
-                _count_text(each.ppn),
+                counts_text(each.nodes.least, each.nodes.most),
+                counts_text(each.ppn.least, each.ppn.most),
                 bytes_text(each.choice.bytes.least, each.choice.bytes.most),
                 each.choice.first,
                 each.choice.second,
@@ -77,7 +71,7 @@ def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
             cells(
                 each.collective,
                 f"{each.ranks}",
-                spelling.size_text(each.size_bytes),
+                spell_size(each.size_bytes),
                 each.name,
                 *formatted_alike([each.default_us, each.exported_us]),
                 each.by,

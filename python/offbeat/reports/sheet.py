@@ -35,6 +35,7 @@ class Cell:
 
     @property
     def marked(self) -> str:
+        """The text with the mark of its meaning."""
         return MARKS[self.tone] + self.text
 
 
@@ -50,10 +51,12 @@ class Sheet:
 
 
 def cells(*texts: str) -> list[Cell]:
+    """Plain cells with these texts."""
     return [Cell(text) for text in texts]
 
 
 def to_terminal(sheet: Sheet) -> Group:
+    """The table as Rich prints it, with its caption and its note."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(sheet.columns):
         words = number in sheet.left

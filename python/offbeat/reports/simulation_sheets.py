@@ -10,7 +10,7 @@ from offbeat.bench.plan import NO_SKEW
 from offbeat.reports.sheet import Cell, Sheet, Tone
 from offbeat.simulate.simulation import Cell as Line
 from offbeat.simulate.simulation import Result, Simulation
-from offbeat.units import format_size, format_us, parse_skew
+from offbeat.units import format_count, format_size, format_us, parse_skew
 
 _MUCH = 0.1  # a rank is named if it caused this share of the waiting
 _MOST_NAMED = 3
@@ -110,5 +110,5 @@ def _waiting(result: Result) -> Cell:
         return Cell("-", Tone.DIM)
     parts = [(cause.rank, cause.waiting_us / result.longest_waits_us) for cause in result.causes]
     named = [f"rank {rank} ({100 * part:.0f}%)" for rank, part in parts[:_MOST_NAMED] if part >= _MUCH]
-    for_whom = ", ".join(named) or f"{result.ranks_waited_for:,} ranks"
+    for_whom = ", ".join(named) or format_count(result.ranks_waited_for, "rank")
     return Cell(f"{format_us(result.waiting_us)} for {for_whom}")

@@ -10,12 +10,12 @@ import numpy as np
 
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.trace import COLLECTIVES, Trace, summaries
-from offbeat.trace.diagnosis import Diagnosis
+from offbeat.trace.findings import Diagnosis
 from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 from offbeat.trace.summaries import Measure
 from offbeat.trace.training import Training
-from offbeat.units import format_size, format_us
+from offbeat.units import format_count, format_size_range, format_us, ordinal
 
 _MOST_RANKS = 16
 _MOST_TRIALS = 16
@@ -172,8 +172,8 @@ def trials(calls: Calls) -> Sheet:
         for alternative in trial.alternatives:
             rows.append(
                 cells(
-                    f"{name} on {trial.ranks} ranks",
-                    _sizes(trial.least_bytes, trial.most_bytes),
+                    f"{name} on {format_count(trial.ranks, 'rank')}",
+                    format_size_range(trial.least_bytes, trial.most_bytes),
                     alternative.algorithm,
                     str(alternative.calls),
                     format_us(alternative.last_delay_us),
@@ -193,10 +193,6 @@ def trials(calls: Calls) -> Sheet:
     )
 
 
-def _sizes(least: int, most: int) -> str:
-    return format_size(least) if least == most else f"{format_size(least)}..{format_size(most)}"
-
-
 def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     """Facts about the traced run: its ranks, hosts and clocks."""
     trace = calls.trace
@@ -205,10 +201,10 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     found = [
         ("program", trace.program or "unknown"),
         ("MPI", trace.mpi or "unknown"),
-        ("ranks", f"{trace.ranks} on {hosts} host{'s' * (hosts != 1)}" + (
+        ("ranks", f"{trace.ranks} on {format_count(hosts, 'host')}" + (
             f", {recording} of them recorded" if recording != trace.ranks else "")),
-        ("calls", f"{len(calls.table)} of {trace.records} records" + (
-            f", every {trace.every_call}. call recorded" if trace.every_call > 1 else "")),
+        ("calls", f"{len(calls.table)}, in {format_count(trace.records, 'record')}" + (
+            f", every {ordinal(trace.every_call)} call recorded" if trace.every_call > 1 else "")),
         ("clocks", _agreement(trace)),
     ]  # fmt: skip
     agreements = int(np.count_nonzero(calls.table["agreement"]))
@@ -218,9 +214,16 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
         )
     incomplete = int(np.count_nonzero(~calls.table["complete"]))
     if incomplete:
-        found.append(("incomplete", f"{incomplete} calls that some ranks did not end; not in averages"))
+        found.append(
+            ("incomplete", f"{format_count(incomplete, 'call')} that some ranks did not end; not in averages")
+        )
     if calls.mismatched:
-        found.append(("mismatched", f"{calls.mismatched} calls in which ranks called different collectives"))
+        found.append(
+            (
+                "mismatched",
+                f"{format_count(calls.mismatched, 'call')} in which ranks called different collectives",
+            )
+        )
     return found
 
 

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The summary of a tuning: what changed against the rules in force, and what that brings."""
+"""A tuning in words and tables: how far it is, which rules change, and what that brings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from offbeat.bench.plan import NATIVE
 from offbeat.reports.sheet import Cell, Sheet, Tone
 from offbeat.rules.spelling import bytes_text
-from offbeat.tune.by_simulation import NATIVE, SimulatedRow
-from offbeat.tune.decisions import Decision, Row, mean_ratio
-from offbeat.units import format_us
+from offbeat.tune import race
+from offbeat.tune.by_simulation import Answer
+from offbeat.tune.course import FINAL, Course
+from offbeat.tune.decisions import Decision, Row, decide, mean_ratio
+from offbeat.tune.simulated_rules import SimulatedRow
+from offbeat.tune.tuning import Progress
+from offbeat.units import format_count, format_duration, format_size, format_us
 
 NOTE = "Last delays and their quotients are geometric means over the arrival patterns; below 1 is faster."
 SIMULATED_NOTE = (
-    "of the MPI's: the last delay divided by that of what the MPI runs by default, in the simulator; a "
+    "Of the MPI's: the last delay divided by that of what the MPI runs by default, in the simulator; a "
     "geometric mean over machines, numbers of nodes, sizes and arrival patterns. "
-    "native: nothing is faster everywhere."
+    "Where the algorithm is native, nothing is faster everywhere."
 )
 _NOTICED = 0.03  # a smaller difference counts as none
 _UNCERTAIN = 0.25
@@ -26,7 +31,7 @@ def sheet(rows: Sequence[Row]) -> Sheet:
     """A table with one row for each rule, of one collective on one number of ranks."""
     first = rows[0].first
     place = first.place
-    where = f"{place.ranks} ranks" + (f" on {place.nodes} nodes" if place.nodes > 1 else "")
+    where = format_count(place.ranks, "rank") + (f" on {place.nodes} nodes" if place.nodes > 1 else "")
     return Sheet(
         caption=f"{first.collective} on {where}",
         columns=("bytes", "algorithm", "before", "last delay", "of native's", "of before"),
@@ -49,7 +54,7 @@ def simulated(rows: Sequence[SimulatedRow], hosts: Sequence[str]) -> Iterator[Sh
     """A table for each collective and number of ranks on a node, with one row for each rule."""
     for (collective, ppn), of in groupby(rows, key=lambda row: (row.collective, row.ppn)):
         yield Sheet(
-            caption=f"{collective}, {ppn} rank{'s' if ppn > 1 else ''} on each node",
+            caption=f"{collective}, {format_count(ppn, 'rank')} on each node",
             columns=("nodes", "MPI", "bytes", "algorithm", "of the MPI's"),
             rows=[
                 [
@@ -85,8 +90,8 @@ def _ratio(ratio: float | None) -> Cell:
 def verdict(decisions: Sequence[Decision]) -> str:
     """One line: how many choices change, and what that brings."""
     changed = [each for each in decisions if each.changes]
-    sizes = f"{len(decisions)} choice{'' if len(decisions) == 1 else 's'}"
-    found = f"{len(changed)} of {sizes} change"
+    verb = "changes" if len(changed) == 1 else "change"
+    found = f"{len(changed)} of {format_count(len(decisions), 'choice')} {verb}"
     if (gain := mean_ratio(each.of_before for each in changed)) is not None:
         found += f": there the last delay is {gain:.2f} of what it was (geometric mean)"
     if (native := mean_ratio(each.of_native for each in decisions)) is not None:
@@ -98,3 +103,90 @@ def verdict(decisions: Sequence[Decision]) -> str:
     if doubtful:
         found += f"; {doubtful} with figures that are uncertain by more than 25%: the machine was too busy"
     return found
+
+
+def objective(course: Course) -> str:
+    """One line: the objective, and for the robust one the arrival patterns."""
+    goal = course.goal
+    patterns = f" ({', '.join(course.benchmark.plan.patterns)})" if goal.objective == "robust" else ""
+    return f"Objective: {goal.objective}{patterns}"
+
+
+def progress(now: Progress) -> str:
+    """One line that says how far a tuning is."""
+    what = "measuring the winners again" if now.round == FINAL else f"round {now.round + 1}"
+    text = (
+        f"{format_duration(now.passed_s)} of {format_duration(now.budget_s)}: {what}, "
+        f"{format_count(now.ranks, 'rank')}: {now.doing}"
+    )
+    if now.candidates:
+        text += f"; {now.racing} of {format_count(now.candidates, 'candidate')} are in the race"
+    return text
+
+
+def too_short(courses: Sequence[Course], budget_s: float, start_s: float) -> str:
+    """What is missing after a budget in which no race got all the times that a rule needs.
+
+    ``start_s`` is what it takes to start a job.
+    """
+    measured, wanted = zip(*(course.measured_of_wanted() for course in courses), strict=True)
+    return (
+        f"the budget of {budget_s:g} s was too short: {sum(measured)} of {format_count(sum(wanted), 'time')} "
+        f"were measured, so no algorithm has all of its own (to start a job takes {start_s:.1f} s here)"
+    )
+
+
+def missing(courses: Sequence[Course]) -> list[str]:
+    """A line for each number of ranks on which some races have no decision."""
+    found = []
+    for course in courses:
+        decided = {(d.collective, d.size_bytes) for d in decide(course)}
+        without = [c for c in course.contests if (c.collective, c.size_bytes) not in decided]
+        if without:
+            sizes = "; ".join(
+                f"{collective} of {', '.join(format_size(c.size_bytes) for c in contests)}"
+                for collective, contests in groupby(without, key=lambda c: c.collective)
+            )
+            found.append(
+                f"No rule on {format_count(course.ranks, 'rank')} for {sizes}: the budget was spent, or "
+                "native failed. --resume goes on."
+            )
+    return found
+
+
+def dropped(courses: Sequence[Course]) -> list[str]:
+    """A line for each algorithm that nobody may use for a collective, with the reason."""
+    reasons = {key: why for course in courses for key, why in course.dropped.items()}
+    return [f"Not used: {collective} by {name}: {why}" for (collective, name), why in reasons.items()]
+
+
+def better_names(courses: Sequence[Course]) -> list[str]:
+    """A line for each number of ranks on which a name of the host's wins that rules cannot have."""
+    found = []
+    for course in courses:
+        better = []
+        for contest in course.contests:
+            scores = course.scores(contest, course.usable(contest))
+            best = min(scores, key=lambda name: scores[name].value, default=None)
+            allowed = [score for name, score in scores.items() if course.may_be_in_rules(contest, name)]
+            if best is None or not allowed:
+                continue
+            rule = min(allowed, key=lambda score: score.value)
+            if race.is_better(scores[best], rule):
+                where = f"{contest.collective} {format_size(contest.size_bytes)}"
+                better.append(f"{where}: {best} at {scores[best].value / rule.value:.2f} of the rule's time")
+        if better:
+            found.append(
+                f"On {format_count(course.ranks, 'rank')} one of the MPI's own is better, but no rule can "
+                f"name it: {'; '.join(better)}"
+            )
+    return found
+
+
+def simulated_cost(answers: Sequence[Answer], machines: int, seconds: float) -> str:
+    """One line: how many simulations a tuning by simulation took, and how long."""
+    simulations = sum(each.simulations for each in answers)
+    return (
+        f"{format_count(simulations, 'simulation')} in {format_duration(seconds)}: "
+        f"{format_count(len(answers), 'question')} on {format_count(machines, 'machine')}"
+    )

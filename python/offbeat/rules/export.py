@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from offbeat.units import format_count
+
 SETTINGS = "settings.sh"
 _HEAD = """\
 # Written by offbeat rules export for {what}.
@@ -53,6 +55,6 @@ class Export:
 def cannot_choose_by_size(host: str, collective: str, ranks: int) -> str:
     """The note about a collective for which a host takes one algorithm for all sizes."""
     return (
-        f"{collective}, {ranks} ranks: {host} decides by itself, because it cannot be told to choose by size "
-        "here, and the best choice depends on the size"
+        f"{collective}, {format_count(ranks, 'rank')}: {host} decides by itself, because it cannot be told "
+        "to choose by size here, and the best choice depends on the size"
     )

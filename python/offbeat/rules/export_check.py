@@ -21,12 +21,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 from offbeat import machine
-from offbeat.bench.runner import end_job
+from offbeat.bench.rank_processes import end_job
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms, launch
 from offbeat.mpi.install import MpiInstall
 from offbeat.rules.export import Export
 from offbeat.rules.export_choices import Table
+from offbeat.units import format_count
 
 # How the effect was seen. The last three: it was not, or does harm.
 ORDER, TIME, NOT_FASTER, SLOWER, NO_EFFECT = "order", "time", "not faster", "slower", "no effect"
@@ -176,7 +177,7 @@ def _run(
 ) -> dict[Key, _Cell]:
     """One job of the host alone. It takes the signatures of the cells in ``looked``."""
     doing = f"{host.install.vendor} {what}".strip()
-    host.on_start(f"{doing}, {table.ranks} ranks")
+    host.on_start(f"{doing}, {format_count(table.ranks, 'rank')}")
     base = {
         name: value
         for name, value in os.environ.items()
@@ -209,7 +210,7 @@ def _run(
         first = wrong[0]
         raise CommandError(
             f"{doing} has a wrong result in {first['collective']} of {first['size_bytes']} bytes on "
-            f"{table.ranks} ranks; nothing was exported",
+            f"{format_count(table.ranks, 'rank')}; nothing was exported",
             FAILED,
         )
     return {

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
 from offbeat.rules.export_choices import Choice, Table, bands, for_all_sizes
+from offbeat.units import format_count
 
 _VENDOR = "Intel MPI"
 _MOST = 2**31 - 1
@@ -35,8 +36,9 @@ def export(tables: Sequence[Table]) -> Export:
             chosen = _with_names(choices)
             if chosen is None:
                 notes.append(
-                    f"{collective}, {table.ranks} ranks: Intel MPI decides by itself, because its default is "
-                    "best at some sizes, and no algorithm that was measured is as good there"
+                    f"{collective}, {format_count(table.ranks, 'rank')}: Intel MPI decides by itself, "
+                    "because its default is best at some sizes, and no algorithm that was measured is as "
+                    "good there"
                 )
             elif collective not in _BY_SIZE and for_all_sizes(chosen) is None:
                 notes.append(cannot_choose_by_size(_VENDOR, collective, table.ranks))

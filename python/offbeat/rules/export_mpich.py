@@ -25,6 +25,7 @@ from offbeat.errors import CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
 from offbeat.rules.export_choices import Choice, Table, bands, for_all_sizes
+from offbeat.units import format_count
 
 COLL_FILE = "coll.json"
 CH4_FILE = "ch4.json"
@@ -229,10 +230,8 @@ def _usable(
         if choice.name is not None:
             why = _why_not(collective, choice.name, ranks, library)
             if why:
-                notes.append(
-                    f"{collective} of {choice.size_bytes} bytes, {ranks} ranks: MPICH decides by itself, "
-                    f"because {why}"
-                )
+                where = f"{collective} of {choice.size_bytes} bytes, {format_count(ranks, 'rank')}"
+                notes.append(f"{where}: MPICH decides by itself, because {why}")
                 choice = Choice(choice.size_bytes, None)
         found.append(choice)
     return found

@@ -63,10 +63,12 @@ class Host:
         self.rank, self.size = rank.value, size.value
 
     def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the MPI. Raises RuntimeError if it fails."""
         if getattr(self.library, name)(*arguments) != 0:
             raise RuntimeError(f"{name} failed")
 
     def barrier(self) -> None:
+        """Wait for all ranks."""
         self.call("MPI_Barrier", self.world)
 
     def gathered(self, record: Any) -> list[Any]:
@@ -81,6 +83,7 @@ class Host:
         return [json.loads(each.rstrip(b"\0")) for each in records] if self.rank == 0 else []
 
     def from_rank_0(self, value: int) -> int:
+        """The value that rank 0 gives, on all ranks."""
         number = ctypes.c_int(value)
         self.call("MPI_Bcast", ctypes.byref(number), ctypes.c_int(1), self.int, _ROOT, self.world)
         return number.value
@@ -93,6 +96,7 @@ class Vectors:
         self.periods = periods
 
     def part(self, rank: int, begin: int, count: int) -> bytes:
+        """``count`` elements of the vector of a rank, from number ``begin`` on, as bytes."""
         return _repeated(self.periods[rank], begin, count)
 
     def sums(self, ranks: int, begin: int, count: int) -> bytes:
@@ -168,6 +172,7 @@ class Cell:
         return run
 
     def fill(self, vectors: Vectors) -> None:
+        """Fill the send buffer with the vector of this rank, and the receive buffer with ones."""
         text = vectors.part(self.host.rank, 0, self.given)
         ctypes.memmove(self.send, text, len(text))
         ctypes.memset(self.receive, 0xFF, ctypes.sizeof(self.receive))
@@ -200,6 +205,7 @@ class Cell:
         )
 
     def is_right(self, vectors: Vectors) -> bool:
+        """Whether a call gives the exact result on this rank."""
         self.fill(vectors)
         self.run()
         expected = self.expected(vectors)

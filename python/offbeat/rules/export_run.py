@@ -17,6 +17,7 @@ from offbeat.rules import export_choices, export_intel, export_mpich, export_ope
 from offbeat.rules.export import SETTINGS, Export
 from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, Seen, check, confirm
 from offbeat.rules.export_choices import Table
+from offbeat.units import format_count
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -
         found = export_choices.read(path, to)
         ranks = found.plan.ranks
         if ranks in tables:
-            raise CommandError(f"{path} has {ranks} ranks, as another file has; name one of them")
+            raise CommandError(
+                f"{path} has {format_count(ranks, 'rank')}, as another file has; name one of them"
+            )
         tables[ranks] = export_choices.table(found, objective)
         if not tables[ranks].choices:
             missing = f" under {objective} arrival" if objective != export_choices.ROBUST else ""
@@ -141,7 +144,7 @@ def _why_dropped(seen: Seen) -> str:
     if seen.by != NO_EFFECT:
         times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"
         why = f"{seen.name} was {seen.by} in the check ({times})"
-    where = f"{seen.collective} of {seen.size_bytes} bytes, {seen.ranks} ranks"
+    where = f"{seen.collective} of {seen.size_bytes} bytes, {format_count(seen.ranks, 'rank')}"
     return f"{where}: the default counts as best, because {why}"
 
 

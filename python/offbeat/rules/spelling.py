@@ -5,27 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+from offbeat.units import spell_size
+
 FIELDS = ("collective", "host", "nodes", "ppn", "bytes", "algorithm")
-
-
-def size_text(size_bytes: int) -> str:
-    """A size as rules spell it: ``16KiB``, ``513``."""
-    for unit, factor in _UNITS:
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
-    return str(size_bytes)
 
 
 def bytes_text(least: int, most: int | None) -> str:
     """A range as rules spell it: ``A..B``, or ``A..<B`` if B is then a whole number of KiB."""
     if most is None:
-        return "*" if least == 0 else f"{size_text(least)}.."
+        return "*" if least == 0 else f"{spell_size(least)}.."
     if least == most:
-        return size_text(least)
+        return spell_size(least)
     is_round = (most + 1) % 1024 == 0
-    end = "<" + size_text(most + 1) if is_round else size_text(most)
-    return ("" if least == 0 else size_text(least)) + ".." + end
+    end = "<" + spell_size(most + 1) if is_round else spell_size(most)
+    return ("" if least == 0 else spell_size(least)) + ".." + end
+
+
+def counts_text(least: int, most: int | None) -> str:
+    """Numbers of nodes or ranks as rules spell them: ``4``, ``9..15``, ``16..``, and ``*`` for any."""
+    if most is None:
+        return "*" if least == 1 else f"{least}.."
+    return str(least) if least == most else f"{least}..{most}"
+
+
+def file_text(title: str, rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> str:
+    """The text of a file of rules. ``title`` becomes its first line, a comment."""
+    return "\n".join([f"# {title}", *lines(rows, reasons)]) + "\n"
 
 
 def lines(rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> list[str]:

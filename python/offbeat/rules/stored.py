@@ -21,6 +21,7 @@ from offbeat.files import held, write_whole
 from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
+from offbeat.units import format_count
 
 VARIABLE = "OFFBEAT_RULES"
 _MARK = "# fingerprint: "
@@ -39,7 +40,7 @@ class Fingerprint:
     version: str
 
     def __str__(self) -> str:
-        return f"{self.mpi} {self.version} on {self.cores} cores of {self.processor}"
+        return f"{self.mpi} {self.version} on {format_count(self.cores, 'core')} of {self.processor}"
 
     @property
     def filename(self) -> str:

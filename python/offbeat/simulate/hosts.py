@@ -60,6 +60,7 @@ class Condition:
     is_power_of_two: bool = False
 
     def holds(self, value: int, ranks: int) -> bool:
+        """Whether the condition holds for a call."""
         if self.is_power_of_two and value & (value - 1):
             return False
         scaled = value * ranks if self.is_per_rank else value
@@ -181,9 +182,11 @@ class Place:
 
     @property
     def machine(self) -> Machine:
+        """The machine of the nodes."""
         return self._machine
 
     def can_run(self, collective: str, expression: str) -> bool:
+        """Whether the simulator can run the expression on these nodes."""
         return not self._simulated(self.shape).unsuitable(collective, expression)
 
     def last_delays_us(

@@ -32,6 +32,7 @@ COMPILES_IN = "half a minute"
 
 
 def say(text: str) -> None:
+    """Print one line on standard error."""
     print(f"offbeat: {text}", file=sys.stderr, flush=True)
 
 

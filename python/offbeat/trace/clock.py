@@ -26,6 +26,7 @@ class Clock:
 
     @property
     def synchronised(self) -> bool:
+        """Whether the rank compared its clock with that of rank 0."""
         return bool(self._syncs)
 
     @property

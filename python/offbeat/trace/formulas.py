@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from offbeat.arrays import Floats
 
 
 def worst_imbalance(arrival: Any, present: Any = True) -> Floats:

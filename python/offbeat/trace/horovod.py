@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace import polls, slow_ranks, steps
 from offbeat.trace.layout import COLLECTIVES, Flag
 from offbeat.trace.metrics import Calls
 from offbeat.trace.polls import Polls
-from offbeat.trace.slow_ranks import Slow, time_text
-from offbeat.trace.steps import Floats
-from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, count_text, median, size_text
+from offbeat.trace.slow_ranks import Slow
+from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median
+from offbeat.units import format_as_ms, format_count, format_rounded_size
 
 _LATEST = np.iinfo(np.int64).max
 _LATE_POLLS = 2.0  # a rank is late by more than this many polls
@@ -41,7 +42,7 @@ class Horovod(Training):
 
     @property
     def signs(self) -> str:
-        return f"{count_text(self.polls, 'poll')}, "
+        return f"{format_count(self.polls, 'poll')}, "
 
     @property
     def left_out(self) -> tuple[str, str]:
@@ -75,15 +76,16 @@ class Horovod(Training):
             )
         elif self.are_small:
             found.append(
-                f"A step has {self.calls_per_step:.0f} gradient calls of {size_text(self.mean_call)} on "
-                f"average, and polls are {time_text(1e3 * self.poll_us)} apart. With a larger "
-                "HOROVOD_CYCLE_TIME more gradients travel together."
+                f"A step has {self.calls_per_step:.0f} gradient calls of "
+                f"{format_rounded_size(self.mean_call)} on average, and polls are "
+                f"{format_as_ms(1e3 * self.poll_us)} apart. With a larger HOROVOD_CYCLE_TIME more "
+                "gradients travel together."
             )
         if self.poll_p90_us > max(_IRREGULAR * self.poll_us, _IRREGULAR_US):
             found.append(
-                f"Polls are irregular: {time_text(1e3 * self.poll_us)} apart (median), but over "
-                f"{time_text(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core of "
-                "Horovod's thread: use fewer of them per rank, or leave it a core."
+                f"Polls are irregular: {format_as_ms(1e3 * self.poll_us)} apart (median), but over "
+                f"{format_as_ms(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core "
+                "of Horovod's thread: use fewer of them per rank, or leave it a core."
             )
         return found
 

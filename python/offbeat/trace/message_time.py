@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.errors import CommandError
-from offbeat.trace.formulas import Floats
 from offbeat.trace.metrics import Calls
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace import Block, Communicator, Flag, Trace, formulas, layout, polls
-from offbeat.trace.formulas import Floats
 from offbeat.trace.layout import Naming
 
 Mask = NDArray[np.bool_]
@@ -209,10 +209,6 @@ class Group:
     least_bytes: int
     most_bytes: int
     calls: NDArray[np.intp]  # rows of Calls.table
-
-    @property
-    def single_size(self) -> bool:
-        return self.least_bytes == self.most_bytes
 
 
 def groups(calls: Calls) -> Iterator[Group]:

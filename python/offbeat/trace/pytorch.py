@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace import formulas, metrics, slow_ranks, steps
 from offbeat.trace.layout import COLLECTIVES, Flag
 from offbeat.trace.metrics import Calls
 from offbeat.trace.reader import Communicator
-from offbeat.trace.slow_ranks import time_text
-from offbeat.trace.steps import Floats
-from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median, size_text
-from offbeat.units import format_share
+from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median
+from offbeat.units import format_as_ms, format_rounded_size, format_share
 
 MARK = "PyTorch"  # part of the name of the MPI in a trace
 
@@ -47,10 +46,12 @@ class PyTorch(Training):
 
     @property
     def communication_share(self) -> float:
+        """The share of a step in calls, between 0 and 1."""
         return self.communication_ns / self.step_ns if self.step_ns > 0 else 0.0
 
     @property
     def exposed_share(self) -> float:
+        """The share of a step after the backward pass, between 0 and 1."""
         return self.exposed_ns / self.step_ns if self.step_ns > 0 else 0.0
 
     @property
@@ -61,11 +62,11 @@ class PyTorch(Training):
         }
 
     def _gradients(self) -> list[str]:
-        after = f", {time_text(self.exposed_ns)} of it after the backward pass" if self.is_ddp else ""
+        after = f", {format_as_ms(self.exposed_ns)} of it after the backward pass" if self.is_ddp else ""
         return [
-            f"Communication takes {time_text(self.communication_ns)} of a step of {time_text(self.step_ns)} "
-            f"({format_share(self.communication_share)}){after}. Gradients travel at "
-            f"{size_text(self.bandwidth)}/s."
+            f"Communication takes {format_as_ms(self.communication_ns)} of a step of "
+            f"{format_as_ms(self.step_ns)} ({format_share(self.communication_share)}){after}. Gradients "
+            f"travel at {format_rounded_size(self.bandwidth)}/s."
         ]
 
     def _advice_on_calls(self) -> list[str]:
@@ -75,8 +76,9 @@ class PyTorch(Training):
             return []
         if self.are_small:
             return [
-                f"A step has {self.calls_per_step:.0f} gradient calls of {size_text(self.mean_call)} on "
-                "average: a larger bucket_cap_mb of DistributedDataParallel makes fewer of them."
+                f"A step has {self.calls_per_step:.0f} gradient calls of "
+                f"{format_rounded_size(self.mean_call)} on average: a larger bucket_cap_mb of "
+                "DistributedDataParallel makes fewer of them."
             ]
         if self.exposed_share < _MUCH_EXPOSED:
             return []

@@ -51,6 +51,7 @@ class RankFile:
 
     @cached_property
     def call_count(self) -> int:
+        """How many calls the file records."""
         return int(np.count_nonzero(self.is_call))
 
     @cached_property
@@ -66,10 +67,12 @@ class RankFile:
 
     @property
     def rank(self) -> int:
+        """The rank in MPI_COMM_WORLD."""
         return int(self.header["rank"])
 
     @property
     def host(self) -> str:
+        """The name of the host."""
         return text(self.header["host"])
 
     @property
@@ -84,10 +87,12 @@ class RankFile:
 
     @property
     def ended(self) -> bool:
+        """Whether the rank ended the trace in order."""
         return bool(self.header["flags"] & FileFlag.ENDED)
 
     @property
     def records_calls(self) -> bool:
+        """Whether the rank records its calls."""
         return not self.header["flags"] & FileFlag.NOT_RECORDING
 
 

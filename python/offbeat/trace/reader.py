@@ -18,6 +18,7 @@ from offbeat.trace import layout, matching
 from offbeat.trace.clock import Clock, Times
 from offbeat.trace.layout import Flag, Naming
 from offbeat.trace.rank_file import DamagedFileError, RankFile, read_rank_file, text
+from offbeat.units import format_count
 
 if TYPE_CHECKING:
     import pandas
@@ -70,10 +71,10 @@ class Communicator:
         if self.inter:
             return f"{number} (ranks {ranges(self.members)})"
         if self.ranks == self.world:
-            return f"{number} (all {self.world} ranks)"
+            return f"{number} (all {format_count(self.world, 'rank')})"
         if len(self.members) == self.ranks:
             return f"{number} (ranks {ranges(self.members)})"
-        return f"{number} ({self.ranks} ranks)"
+        return f"{number} ({format_count(self.ranks, 'rank')})"
 
 
 class Trace:
@@ -227,7 +228,8 @@ class Trace:
         most = max(made.values(), default=0)
         for rank in recording[:_MOST_LISTED]:
             if made[rank] < most:
-                yield f"rank {rank} stopped after {made[rank]} calls; the rank that went furthest made {most}"
+                calls = format_count(made[rank], "call")
+                yield f"rank {rank} stopped after {calls}; the rank that went furthest made {most}"
         for rank in recording[:_MOST_LISTED]:
             yield from self._still_in(rank)
 
@@ -250,9 +252,8 @@ class Trace:
         lost = {rank: int(file.header["lost"]) for rank, file in self.files.items() if file.header["lost"]}
         if lost:
             who = _ranks(ranges(list(lost)), len(lost))
-            total = sum(lost.values())
-            calls = f"{total} call{'s' * (total != 1)} not recorded"
-            yield f"{calls} (the disk was full, or OFFBEAT_TRACE_MIB was reached): {who}"
+            calls = format_count(sum(lost.values()), "call")
+            yield f"{calls} not recorded (the disk was full, or OFFBEAT_TRACE_MIB was reached): {who}"
 
     def _unclear_times(self) -> Iterator[str]:
         reference = self.hosts.get(0)
@@ -287,7 +288,7 @@ def read(path: str | Path) -> Trace:
         except DamagedFileError as error:
             notes.append(f"{name.name} cannot be read: {error}")
     if not readable:
-        more = f" (and {len(notes) - 1} more such files)" if len(notes) > 1 else ""
+        more = f" (and {format_count(len(notes) - 1, 'more such file')})" if len(notes) > 1 else ""
         raise CommandError(f"{path}: {notes[0]}{more}")
     files = _of_one_run(readable, notes)
     for file in files:

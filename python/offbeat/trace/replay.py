@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace import Block, Flag, layout, metrics
-from offbeat.trace.formulas import Floats
 from offbeat.trace.metrics import Calls
 from offbeat.trace.needs import OF_COLLECTIVE, Needs, needed
 

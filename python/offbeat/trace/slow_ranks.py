@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace import formulas, steps
 from offbeat.trace.reader import ranges
-
-Floats = NDArray[np.float64]
+from offbeat.units import format_as_ms
 
 _WINDOW = 9  # a rank is slow in a step if it is late in three quarters of this many steps around it
 _NEAR_THE_END = 8
@@ -39,6 +39,7 @@ class Slow:
 
     @property
     def who(self) -> str:
+        """The ranks, as the subject of a sentence."""
         return f"Rank {self.ranks[0]}" if len(self.ranks) == 1 else f"Ranks {ranges(self.ranks)}"
 
     @property
@@ -47,17 +48,19 @@ class Slow:
         if self.in_backward_pass:
             return " Only the last gradient is late, not the first."
         if not 1 / _SIMILAR < self.last_ns / self.late_ns < _SIMILAR:
-            return f" The last gradient is late by {time_text(self.last_ns)}."
+            return f" The last gradient is late by {format_as_ms(self.last_ns)}."
         return ""
 
     @property
     def when(self) -> str:
+        """The steps, as the end of a sentence."""
         if self.to_the_end:
             return "" if self.from_the_beginning else f", since step {self.first_step}"
         return f", in steps {self.first_step} to {self.last_step}"
 
 
 def lateness(ready_at: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
+    """How long after half of the ranks each is ready, in nanoseconds: steps x ranks; nan if not ``known``."""
     late = np.full(ready_at.shape, np.nan)
     late[known] = np.maximum(ready_at[known] - formulas.usual_arrival(ready_at[known])[:, None], 0)
     return late
@@ -147,11 +150,3 @@ def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
     while end > begin + 1 and late[end - 1] <= enough:
         end -= 1
     return begin, end
-
-
-def time_text(nanoseconds: float) -> str:
-    """A time in ms or s: ``19.3 ms``, ``0.64 ms`` or ``12 s``."""
-    ms = nanoseconds / 1e6
-    if ms >= 10_000:
-        return f"{ms / 1e3:.3g} s"
-    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2g} ms"

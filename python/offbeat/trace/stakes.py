@@ -40,6 +40,7 @@ class Stakes:
 
     @property
     def communicating(self) -> float:
+        """The share of the time in collectives that is not waiting."""
         return max(self.in_collectives - self.waiting, 0.0)
 
     @property
@@ -54,6 +55,7 @@ class Stakes:
 
     @property
     def verdict(self) -> Verdict:
+        """Where to look for time."""
         late, slow = self.even_saves >= WORTH_IT, self.perfect_saves >= WORTH_IT
         if late:
             return Verdict.BOTH if slow else Verdict.LATENESS

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from offbeat.arrays import Floats
 
 LEAST = 5
 _COVERED = 0.8  # steps are found if they have this share of the bytes of all gradient calls

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.arrays import Floats
 from offbeat.trace.reader import ranges
-from offbeat.trace.slow_ranks import Slow, time_text
-from offbeat.trace.steps import Floats
-from offbeat.units import format_share
+from offbeat.trace.slow_ranks import Slow
+from offbeat.units import format_as_ms, format_count, format_rounded_size, format_share
 
 _FEW_BYTES = 1 << 20  # gradient calls below this size are worth putting together
 _MANY_CALLS = 4
@@ -44,6 +44,7 @@ class Training:
 
     @property
     def gradient_share(self) -> float:
+        """The share of a step in gradient calls, between 0 and 1."""
         return self.gradient_ns / self.step_ns if self.step_ns > 0 else 0.0
 
     @property
@@ -82,6 +83,7 @@ class Training:
 
     @property
     def sentences(self) -> list[str]:
+        """What the trace says about the training, the most important first."""
         return [*self._what(), *self._who(), *self._gradients()]
 
     @property
@@ -90,32 +92,36 @@ class Training:
         return [*self._advice_on_slow(), *(self._advice_on_calls() if self.steps else [])]
 
     def _what(self) -> list[str]:
-        calls = f"Looks like {self.framework}: {self.signs}{count_text(self.gradient_calls, 'gradient call')}"
+        calls = (
+            f"Looks like {self.framework}: {self.signs}{format_count(self.gradient_calls, 'gradient call')}"
+        )
         if not self.steps:
             return [f"{calls}. The steps of the training cannot be found: {self.why_no_steps}."]
-        return [f"{calls} in {count_text(self.steps, 'step')}, {size_text(self.step_bytes)} a step."]
+        return [
+            f"{calls} in {format_count(self.steps, 'step')}, {format_rounded_size(self.step_bytes)} a step."
+        ]
 
     def _who(self) -> list[str]:
         if not self.steps or not len(self.late_ns):
             return []
         if self.slow:
             return [self._of(each, first=number == 0) for number, each in enumerate(self.slow)]
-        spread = f"the last rank is ready {time_text(self.spread_ns)} (median) after the others"
+        spread = f"the last rank is ready {format_as_ms(self.spread_ns)} (median) after the others"
         if self.spread_ns > self.noise_ns:
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
     def _of(self, slow: Slow, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
-        step = f" of {time_text(self.step_ns)}" if first else ""
-        return f"{slow.who} {verb}, by {time_text(slow.late_ns)} a step{step}{slow.when}.{slow.where}"
+        step = f" of {format_as_ms(self.step_ns)}" if first else ""
+        return f"{slow.who} {verb}, by {format_as_ms(slow.late_ns)} a step{step}{slow.when}.{slow.where}"
 
     def _gradients(self) -> list[str]:
         if not self.steps:
             return []
         return [
-            f"Gradient calls take {time_text(self.gradient_ns)} of a step of {time_text(self.step_ns)} "
-            f"({format_share(self.gradient_share)}), at {size_text(self.bandwidth)}/s."
+            f"Gradient calls take {format_as_ms(self.gradient_ns)} of a step of {format_as_ms(self.step_ns)} "
+            f"({format_share(self.gradient_share)}), at {format_rounded_size(self.bandwidth)}/s."
         ]
 
     def _advice_on_slow(self) -> list[str]:
@@ -140,26 +146,16 @@ class Training:
 
     @property
     def mean_call(self) -> float:
+        """The mean bytes of a gradient call."""
         return self.step_bytes / max(self.calls_per_step, 1.0)
 
     @property
     def are_small(self) -> bool:
+        """Whether gradient calls are so small and many that fewer would be faster."""
         small = self.calls_per_step >= _MANY_CALLS and self.mean_call < _FEW_BYTES
         return small and self.gradient_share >= _MUCH_TIME
 
 
 def median(values: Sequence[float] | Floats) -> float:
+    """The median; 0 if there are no values."""
     return float(np.median(np.asarray(values, dtype=np.float64))) if len(values) else 0.0
-
-
-def count_text(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
-def size_text(size_bytes: float) -> str:
-    """A size with two digits or three, such as ``2.7 MiB``."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= factor:
-            value = size_bytes / factor
-            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
-    return f"{size_bytes:.0f} B"

@@ -12,38 +12,27 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from itertools import groupby
 from statistics import fmean, median
-from typing import NamedTuple
 
-from offbeat import _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
-from offbeat.rules.spelling import bytes_text
+from offbeat.rules.spelling import counts_text
 from offbeat.simulate import hosts
 from offbeat.simulate.hosts import Phase, Phases, Place, TooManyEventsError
-from offbeat.simulate.machine import Machine, Message, Protocol
+from offbeat.simulate.machine import Machine
 from offbeat.simulate.simulation import Shape
-from offbeat.tune import candidates, decisions
+from offbeat.tune import simulated_candidates
 from offbeat.units import format_size
 
-NATIVE = "native"
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
 _MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank is late
 _MOST_SIMULATED = 4
-_TIE = 0.03  # scores that differ by less count as equal
-_RADIXES = (4, 7, 8)
-# Each rank sends to every other one, so the memory of a simulation grows with the square of the ranks.
-_ALL_TO_ALL = ("arrival_owners", "linear")
-_MOST_FOR_ALL_TO_ALL = 256
 _MANY_RANKS = 8192  # with more, simulating the work on the nodes takes long
 _MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # simulated then; flat ones ignore nodes
-_NODE_AWARE = ("nap", "smp")
-_SEGMENT_BYTES = (16 << 10, 64 << 10)
 
 
 @dataclass(frozen=True)
@@ -71,13 +60,12 @@ class Question:
     simulated_nodes: tuple[int, ...]  # those that stand for the range
 
     def shapes(self) -> list[Shape]:
+        """The shapes that are simulated."""
         return [Shape(nodes, self.ppn) for nodes in self.simulated_nodes]
 
     def __str__(self) -> str:
-        least, most = self.nodes
-        nodes = str(least) if least == most else f"{least}..{most}"
         size = format_size(self.size_bytes)
-        return f"{self.collective}, {size}, {nodes} nodes x {self.ppn}"
+        return f"{self.collective}, {size}, {counts_text(*self.nodes)} nodes x {self.ppn}"
 
 
 @dataclass(frozen=True)
@@ -121,111 +109,6 @@ def node_groups(least: int, most: int) -> list[tuple[tuple[int, int], tuple[int,
         found.append(((least, end), tuple(sorted({least, (least + end) // 2, end}))))
         least = end + 1
     return found
-
-
-# -- candidates
-
-
-def _on_leaders(collective: str, nodes: int, size_bytes: int) -> list[str]:
-    """The expressions for one rank on each node."""
-    place = candidates.Place("", nodes, nodes)
-    found = [
-        name
-        for name in candidates.plain(collective, place, size_bytes)
-        if not name.startswith("recursive_multiplying")
-    ]
-    radixes = [k for k in _RADIXES if k < nodes] if collective == "allreduce" else []
-    found += [f"recursive_multiplying({k})" for k in radixes]
-    cuts = [cut for cut in _SEGMENT_BYTES if size_bytes >= 2 * cut]
-    parts = [name for name in ("chain", "binomial", "ring") if name in found]
-    found += [f"pipeline({cut >> 10}KiB, {part})" for cut in cuts for part in parts]
-    return [each for each in dict.fromkeys(found) if candidates.can_run(collective, each, place)]
-
-
-def _node_algorithm(collective: str) -> str | None:
-    return next(
-        (
-            each["name"]
-            for each in _core.algorithms()
-            if each["collective"] == collective and each["every_run"] and "one node" in each["needs"]
-        ),
-        None,
-    )
-
-
-class _Known(NamedTuple):
-    """An expression on a number of ranks and nodes, for which a model may know the time."""
-
-    expression: str
-    ranks: int
-    nodes: int
-    size_bytes: int
-
-
-def _candidates(question: Question, nodes: int, size_bytes: int) -> dict[str, _Known]:
-    """The expressions, each with the part that has a model. That of a hierarchy are the leaders."""
-    collective, ppn = question.collective, question.ppn
-    place = candidates.Place("", nodes * ppn, nodes)
-    leaders = _on_leaders(collective, nodes, size_bytes)
-    flat = leaders if ppn == 1 else candidates.plain(collective, place, size_bytes)
-    found = {name: _Known(name, place.ranks, nodes, size_bytes) for name in flat}
-    if ppn > 1 and (node := _node_algorithm(collective)) is not None:
-        per_node = size_bytes * ppn if collective == "allgather" else size_bytes
-        for name in leaders:
-            found[f"hierarchy({node}, {name})"] = _Known(name, nodes, nodes, per_node)
-            found[f"lanes({node}, {name})"] = _Known(name, nodes, nodes, math.ceil(per_node / ppn))
-    return {
-        name: of
-        for name, of in found.items()
-        if (of.ranks <= _MOST_FOR_ALL_TO_ALL or of.expression not in _ALL_TO_ALL)
-        and candidates.can_run(collective, name, place)
-    }
-
-
-def _model_s(machine: Machine, collective: str, known: _Known) -> float | None:
-    """The time by the cost formula, if there is one; rather too low, because it serves as a bound."""
-    a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
-    a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)
-    if known.ranks > known.nodes and known.expression not in _NODE_AWARE:
-        a, b = min(a, a_within), min(b, b_within)  # some of the messages stay on the node
-    return _core.cost(
-        collective,
-        known.expression,
-        known.ranks,
-        known.size_bytes,
-        a=a,
-        b=b,
-        c=1e-9 * machine.combine_ns_per_byte,
-        o=o,
-        nodes=known.nodes,
-        a_within=a_within,
-        b_within=b_within,
-        eager_bytes=machine.eager_limit_bytes,
-    )
-
-
-def _hockney(protocols: Sequence[Protocol], message: Message, size_bytes: int) -> tuple[float, float, float]:
-    """Latency with both overheads, time of a byte, and of a further message: a, b and o in seconds."""
-    protocol = _protocol(protocols, size_bytes)
-    overhead = message.send_overhead_us + message.receive_overhead_us
-    return (
-        1e-6 * (protocol.latency_us + overhead),
-        1e-9 / protocol.bandwidth_gb_per_s,
-        1e-6 * _busy_us(message),
-    )
-
-
-def _busy_us(message: Message) -> float:
-    return max(
-        message.send_overhead_us + message.send_gap_us, message.receive_overhead_us + message.receive_gap_us
-    )
-
-
-def _protocol(protocols: Sequence[Protocol], size_bytes: int) -> Protocol:
-    return [each for each in protocols if each.from_bytes <= size_bytes][-1]
-
-
-# -- simulations of one question
 
 
 class _Trial:
@@ -308,7 +191,7 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
     simulated = Counter[str]()
     has_many_ranks = _has_many_ranks(trials)
     for name, models in _ordered(terms, question, trials):
-        if has_many_ranks and name not in _NODE_AWARE:
+        if has_many_ranks and name not in simulated_candidates.NODE_AWARE:
             head = name.partition("(")[0]
             structure = head if head in ("hierarchy", "lanes") else "flat"
             simulated[structure] += 1
@@ -363,15 +246,15 @@ def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list
     models: dict[str, list[float]] = {}
     unknown: dict[str, int] = {}
     for trial in trials:
-        known = _candidates(question, trial.place.shape.nodes, question.size_bytes)
+        known = simulated_candidates.simulated(question.collective, trial.place.shape, question.size_bytes)
         for name, of in known.items():
             if not trial.place.can_run(question.collective, name):
                 continue
-            seconds = _model_s(trial.place.machine, question.collective, of)
-            if seconds is None:
+            us = simulated_candidates.model_us(trial.place.machine, question.collective, of)
+            if us is None:
                 unknown[name] = unknown.get(name, 0) + 1
             else:
-                models.setdefault(name, []).append(1e6 * seconds)
+                models.setdefault(name, []).append(us)
     whole = {name: times for name, times in models.items() if len(times) == len(trials)}
     ordered = sorted(whole.items(), key=lambda item: _mean_log(item[1]))
     return [*ordered, *((name, []) for name, count in unknown.items() if count == len(trials))]
@@ -400,118 +283,3 @@ def answers(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     return [found[question] for question in questions]
-
-
-# -- rules
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The algorithm for one size, with the answer that it comes from."""
-
-    algorithm: str
-    answer: Answer
-
-
-@dataclass(frozen=True)
-class SimulatedRow:
-    """A rule."""
-
-    collective: str
-    host: str
-    nodes: tuple[int, int]
-    ppn: int
-    least: int
-    most: int | None
-    choices: tuple[Choice, ...]
-
-    @property
-    def algorithm(self) -> str:
-        return self.choices[0].algorithm
-
-    def fields(self) -> list[str]:
-        least, most = self.nodes
-        nodes = str(least) if least == most else f"{least}..{most}"
-        size = bytes_text(self.least, self.most)
-        return [self.collective, self.host, nodes, str(self.ppn), size, self.algorithm]
-
-    def of_host(self, names: Sequence[str]) -> float | None:
-        """The last delay divided by the host's: the geometric mean over sizes and hosts."""
-        ratios = [
-            choice.answer.standings[host][choice.algorithm].of_host
-            for choice in self.choices
-            for host in names
-            if choice.algorithm != NATIVE
-        ]
-        return math.exp(fmean(map(math.log, ratios))) if ratios else None
-
-    def reason(self, names: Sequence[str]) -> str:
-        if (ratio := self.of_host(names)) is None:
-            return "simulated: nothing of offbeat's is faster everywhere"
-        return f"simulated: {ratio:.2f} of the MPI's time"
-
-
-def choose(answers_: Sequence[Answer], host: str, margin: float) -> list[Choice]:
-    """The choices for one host: for each size the best, or the neighbour's if it is as good."""
-    found: list[Choice] = []
-    for each in sorted(answers_, key=lambda a: a.question.size_bytes):
-        better = each.better(host, margin)
-        near = [name for name in better if each.scores[name] <= (1 + _TIE) * each.scores[better[0]]]
-        before = found[-1].algorithm if found else ""
-        algorithm = before if before in near else near[0] if near else NATIVE
-        found.append(Choice(algorithm, each))
-    return found
-
-
-def rules(terms: Terms, found: Sequence[Answer]) -> list[SimulatedRow]:
-    """The rules that the answers make: for any host if all choose alike, otherwise for each."""
-    rows: list[SimulatedRow] = []
-    keys = list(dict.fromkeys((a.question.collective, a.question.ppn, a.question.nodes) for a in found))
-    by_nodes: dict[tuple[str, int], list[tuple[tuple[int, int], Mapping[str, list[Choice]]]]] = {}
-    for collective, ppn, nodes in keys:
-        of = [
-            a
-            for a in found
-            if (a.question.collective, a.question.ppn, a.question.nodes) == (collective, ppn, nodes)
-        ]
-        chosen: Mapping[str, list[Choice]] = {host: choose(of, host, terms.margin) for host in terms.hosts}
-        by_nodes.setdefault((collective, ppn), []).append((nodes, chosen))
-    for (collective, ppn), groups in by_nodes.items():
-        for nodes, chosen in _joined(groups):
-            texts = {host: [c.algorithm for c in choices] for host, choices in chosen.items()}
-            if len({tuple(text) for text in texts.values()}) == 1:
-                rows += _rows(collective, "*", nodes, ppn, next(iter(chosen.values())))
-            else:
-                for host, choices in chosen.items():
-                    rows += _rows(collective, host, nodes, ppn, choices)
-    return rows
-
-
-def _joined(
-    groups: Sequence[tuple[tuple[int, int], Mapping[str, list[Choice]]]],
-) -> Iterator[tuple[tuple[int, int], Mapping[str, list[Choice]]]]:
-    """Neighbouring ranges of nodes with the same choices become one."""
-    for _, same in groupby(groups, key=lambda group: _texts(group[1])):
-        together = list(same)
-        yield (together[0][0][0], together[-1][0][1]), together[0][1]
-
-
-def _texts(chosen: Mapping[str, list[Choice]]) -> list[tuple[str, list[tuple[int, str]]]]:
-    return [
-        (host, [(c.answer.question.size_bytes, c.algorithm) for c in choices])
-        for host, choices in chosen.items()
-    ]
-
-
-def _rows(
-    collective: str, host: str, nodes: tuple[int, int], ppn: int, choices: Sequence[Choice]
-) -> Iterator[SimulatedRow]:
-    sizes = [c.answer.question.size_bytes for c in choices]
-    limits = decisions.limits(sizes) if candidates.has_lengths(collective) else [0, None]
-    for algorithm, numbers in groupby(range(len(choices)), key=lambda k: choices[k].algorithm):
-        which = list(numbers)
-        last = limits[which[-1] + 1]
-        most = None if last is None else last - 1
-        within = tuple(choices[k] for k in which)
-        assert within[0].algorithm == algorithm
-        yield SimulatedRow(collective, host, nodes, ppn, limits[which[0]] or 0, most, within)

@@ -12,6 +12,7 @@ from offbeat import _core
 from offbeat.expressions import serves
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.install import rule_host
+from offbeat.units import spell_size
 
 _BOARD_ONLY = "all ranks on one node"
 _NOT_A_PART = "cannot be a part"
@@ -99,7 +100,7 @@ def plain(collective: str, place: Place, size_bytes: int) -> list[str]:
             radixes = sorted({*(k for k in _RADIXES if k < place.ranks), min(place.ranks, 16)} - {1, 2})
             found += [f"{name}({radix})" for radix in radixes]
         elif parameters == "BYTES":
-            found += [f"{name}({size >> 10}KiB)" for size in _SEGMENT_BYTES if size_bytes > size]
+            found += [f"{name}({spell_size(size)})" for size in _SEGMENT_BYTES if size_bytes > size]
     return [expression for expression in found if can_run(collective, expression, place)]
 
 
@@ -109,7 +110,7 @@ def compound(collective: str, place: Place, best: Sequence[str], size_bytes: int
     parts = [name for name in best if _NOT_A_PART not in _needs(registered, name)]
     found: list[str] = []
     if "pipeline" in registered:
-        cuts = [f"{size >> 10}KiB" for size in _SEGMENT_BYTES if size_bytes >= 2 * size]
+        cuts = [spell_size(size) for size in _SEGMENT_BYTES if size_bytes >= 2 * size]
         cuts += [str(_SEGMENTS)] if size_bytes >= _SEGMENTS * _SEGMENT_BYTES[0] else []
         # The host's own algorithm can be cut, but is a part of nothing else.
         cut_parts = [name for name in best if name == "native" or name in parts]

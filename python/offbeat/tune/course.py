@@ -8,14 +8,14 @@ job, because a race compares algorithms within jobs (docs/how-to/tune.md).
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from offbeat import _core
 from offbeat.bench import results, runner
-from offbeat.bench.plan import Call, Cell, Plan
+from offbeat.bench.plan import NATIVE, Call, Cell
 from offbeat.bench.records import Records
 from offbeat.bench.results import MEASURED, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.runner import add_header
@@ -26,7 +26,6 @@ from offbeat.tune import candidates, race
 from offbeat.tune.candidates import Place
 from offbeat.tune.race import Estimate, Score, Timing
 
-NATIVE = "native"
 FINAL = -1  # the number of the round that measures the winners again
 ROUNDS = (60, 200, 600, 1000)  # samples of each algorithm in each cell, round by round
 FINAL_SAMPLES = 300
@@ -84,6 +83,7 @@ class Course:
 
     @property
     def ranks(self) -> int:
+        """The number of ranks."""
         return self.benchmark.plan.ranks
 
     def set_place(self, place: Place, rules: _core.Rules | None) -> None:
@@ -202,6 +202,7 @@ class Course:
         return number in self._rounds.get((cell, algorithm), ())
 
     def native_us(self) -> dict[Call, float]:
+        """The medians of the host's calls if no rank is late, in microseconds."""
         return self.benchmark.native_us()
 
     # -- the state of the races
@@ -333,21 +334,3 @@ def read(path: Path) -> Course:
         return Course(checked(Goal(**saved["goal"])), benchmark, path)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CommandError(f"{path} is damaged: its field tune: {error}") from None
-
-
-def plan_of(ranks: int, cells: Sequence[Cell] | None, common: Plan) -> Plan:
-    """The plan on one number of ranks. ``cells`` None means every combination."""
-    if cells is None:
-        return replace(common, ranks=ranks)
-    return replace(
-        common,
-        ranks=ranks,
-        collectives=_each(cell.collective for cell in cells),
-        sizes_bytes=_each(cell.size_bytes for cell in cells),
-        patterns=_each(cell.pattern for cell in cells),
-        chosen_cells=[list(cell) for cell in cells],
-    )
-
-
-def _each(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))

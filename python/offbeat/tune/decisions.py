@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from statistics import NormalDist, fmean
 
+from offbeat.bench.plan import NATIVE
 from offbeat.rules.spelling import bytes_text
 from offbeat.tune.candidates import Place, has_lengths, rule_bytes
-from offbeat.tune.course import NATIVE, Contest, Course
+from offbeat.tune.course import Contest, Course
 from offbeat.tune.race import Estimate
+from offbeat.units import format_count
 
 _CACHE_LINE = 64  # shorter calls take as long as one byte does
 _TWO_SIDED_95 = NormalDist().inv_cdf(0.975)
@@ -55,9 +57,11 @@ class Row:
 
     @property
     def first(self) -> Decision:
+        """The decision for the smallest size."""
         return self.decisions[0]
 
     def fields(self) -> list[str]:
+        """The six fields of the rule, as a file of rules has them."""
         place = self.first.place
         bytes_ = bytes_text(self.least, self.most)
         where = [place.host, str(place.nodes), str(place.ppn)]
@@ -66,7 +70,7 @@ class Row:
     def reason(self, date: str) -> str:
         """The figures, in one line."""
         sizes, cells = len(self.decisions), sum(each.cells for each in self.decisions)
-        over = f"{sizes} size{'' if sizes == 1 else 's'}, {cells} cell{'' if cells == 1 else 's'}"
+        over = f"{format_count(sizes, 'size')}, {format_count(cells, 'cell')}"
         found = []
         if self.first.algorithm != NATIVE and (ratio := mean_ratio(d.of_native for d in self.decisions)):
             found.append(f"{ratio:.2f} of native's time")
@@ -75,7 +79,7 @@ class Row:
         ):
             found.append(f"{ratio:.2f} of the earlier rule's")
         figures = ", ".join(found) or "as before"
-        return f"tuned {date} on {self.first.place.ranks} ranks: {figures} ({over})"
+        return f"tuned {date} on {format_count(self.first.place.ranks, 'rank')}: {figures} ({over})"
 
 
 def mean_ratio(ratios: Iterable[float | None]) -> float | None:
@@ -134,6 +138,16 @@ def _mean_log(rows: Sequence[dict[str, Estimate]], name: str) -> float | None:
 def _error(rows: Sequence[dict[str, Estimate]], names: Collection[str]) -> float:
     """The standard error of a mean over the cells of a quotient of these algorithms."""
     return math.sqrt(sum(row[name].error ** 2 for row in rows for name in names)) / len(rows)
+
+
+def rules_of(course: Course) -> list[list[Row]]:
+    """The rules of a course, collective by collective."""
+    decided = decide(course)
+    found = []
+    for collective in dict.fromkeys(decision.collective for decision in decided):
+        sizes = {contest.size_bytes for contest in course.contests if contest.collective == collective}
+        found.append(rows_of([d for d in decided if d.collective == collective], sorted(sizes)))
+    return found
 
 
 def rows_of(decisions: Sequence[Decision], sizes: Sequence[int]) -> list[Row]:

@@ -53,6 +53,7 @@ class Estimate:
 
     @property
     def us(self) -> float:
+        """The time in microseconds."""
         return math.exp(self.log_us)
 
 

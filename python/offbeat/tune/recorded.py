@@ -9,7 +9,7 @@ late: those are start-up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from offbeat.bench import arrival_patterns
 from offbeat.bench.plan import COLLECTIVES, FLOAT_BYTES, MOST_ELEMENTS, Cell
 from offbeat.errors import FAILED, CommandError
-from offbeat.units import Skew
+from offbeat.units import Skew, format_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,7 +121,7 @@ def _measured_size(collective: str, length: int, ranks: int) -> int:
     return min(floats, MOST_ELEMENTS) * FLOAT_BYTES
 
 
-def with_patterns(cells: list[RecordedCell], folder: Path) -> Mapping[int, list[Cell]]:
+def with_patterns(cells: Sequence[RecordedCell], folder: Path) -> Mapping[int, list[Cell]]:
     """Write the arrivals as pattern files into a folder. Returns the cells by number of ranks."""
     if any(character.isspace() for character in str(folder.absolute())):
         raise CommandError(f"the path of a pattern must have no spaces: '{folder.absolute()}'; see -o")
@@ -134,7 +134,7 @@ def with_patterns(cells: list[RecordedCell], folder: Path) -> Mapping[int, list[
         pattern, skew = "balanced", "0us"
         if latest >= _LEAST_SKEW_US:
             path = folder.absolute() / f"{cell.collective}-{cell.size_bytes}-n{cell.ranks}.txt"
-            title = f"arrivals of {cell.calls} calls of {cell.collective}"
+            title = f"arrivals of {format_count(cell.calls, 'call')} of {cell.collective}"
             try:
                 folder.mkdir(exist_ok=True)
                 path.write_text(arrival_patterns.rounds_text(cell.arrivals_us, title), encoding="utf-8")

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from offbeat import _core, machine
-from offbeat.bench import arrival_patterns, runner
-from offbeat.bench.plan import Cell, Job
+from offbeat.bench import runner
+from offbeat.bench.plan import NATIVE, Cell, Job
 from offbeat.bench.records import Records
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.tune.candidates import Place
-from offbeat.tune.course import FINAL, FINAL_SAMPLES, NATIVE, ROUNDS, Contest, Course
+from offbeat.tune.course import FINAL, FINAL_SAMPLES, ROUNDS, Contest, Course
 from offbeat.units import parse_skew
 
 _FOR_FINAL = 0.2  # the part of the budget that measures the winners again
@@ -415,6 +415,7 @@ class Tuning:
 
     @property
     def seconds(self) -> float:
+        """How long the tuning has run."""
         return time.time() - self._began
 
     def core_seconds(self) -> float:
@@ -434,12 +435,3 @@ def _may_run(work: _Work) -> bool:
     return not any(
         (collective, n) in work.course.dropped for collective in collectives for n in work.algorithms
     )
-
-
-def distinct_patterns(names: Sequence[str], ranks: int, seed: int) -> list[str]:
-    """The patterns without those that mean the same on so few ranks as another one before."""
-    seen: dict[str, str] = {}
-    for name in names:
-        rounds = arrival_patterns.rounds(name, ranks, seed)
-        seen.setdefault(repr(rounds), name)
-    return list(seen.values())

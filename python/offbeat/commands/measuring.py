@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the verbs share that measure for long: bench, tune and calibrate."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from offbeat.errors import INTERRUPTED, CommandError
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM end a measurement as Ctrl-C does: it keeps finished results and leaves no ranks behind."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stop_interrupted(kept: str) -> NoReturn:
+    """End the command after Ctrl-C or SIGTERM. ``kept`` says what was kept and how to go on."""
+    print(f"offbeat: interrupted{kept}", file=sys.stderr)
+    raise typer.Exit(INTERRUPTED)
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user wrote the option. ``name`` is that of the parameter."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_others(context: typer.Context, allowed: Collection[str], why: str) -> None:
+    """Raise CommandError for an option that is given and not ``allowed``, with ``why`` it may not be."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in allowed and is_given(context, name):
+            raise CommandError(f"{max(parameter.opts, key=len)} {why}")
+
+
+PART_OF_PLAN = "is part of the plan, which --resume takes from the file"
