@@ -105,7 +105,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, clean_environment:
         (["-o", "/nowhere/m.toml"], "/nowhere/m.toml: there is no folder /nowhere"),
         (["-o", "m.json"], "m.json: the machine file needs another name than the measurements"),
         (["--algorithms", "arrival_tree"], "--algorithms arrival_tree: it has no cost formula"),
-        (["--algorithm-ranks", "3"], "--algorithm-ranks 3: not a number of ranks from 2 to 2"),
+        (["--algorithm-ranks", "3"], "--algorithm-ranks 3: write whole numbers from 2 to 2, separated by"),
         (["--resume"], "cannot read machine.json: No such file or directory"),
         (["--budget", "0.1s", "--algorithms", "none"], "intervals need 6; to resume: offbeat calibrate --re"),
     ],
