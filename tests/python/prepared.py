@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs commands of offbeat in processes that are forked from one which has imported the packages they need.
+"""Runs commands of offbeat in processes that are forked from one which has imported what they need.
 
-To import numpy, typer and rich takes most of the half second of a command. Each line of the input is a
-request; the answers are the number of the process, and its exit code, as subprocess gives it.
+To import numpy, typer, rich and the verbs takes most of the half second of a command. Each line of the input
+is a request; the answers are the number of the process, and its exit code, as subprocess gives it.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
 import sys
 from typing import Any
 
-import numpy  # noqa: F401
-import rich.console  # noqa: F401
 import typer
+from offbeat.__main__ import make_app
 
 
 def import_what_typer_imports_late() -> None:
@@ -39,12 +39,15 @@ def become(request: dict[str, Any]) -> None:
     sys.argv = ["offbeat", *request["arguments"]]
 
 
+make_app()
 import_what_typer_imports_late()
+gc.freeze()  # or the end of each command would copy the memory of all objects
 answers = os.fdopen(os.dup(1), "w")  # not inherited by what a command starts
 for line in sys.stdin:
     process = os.fork()
     if process == 0:
         become(json.loads(line))
+        del sys.modules["offbeat.__main__"]  # which runs now
         runpy.run_module("offbeat", run_name="__main__", alter_sys=True)
         sys.exit()
     print(process, file=answers, flush=True)
