@@ -69,6 +69,14 @@ def clean_environment(tmp_path: Path) -> dict[str, str]:
     return environment
 
 
+# What takes longest begins first, so that at the end no worker is left alone with it.
+LONGEST = ("test_lint.py", "test_site.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 class Prepared:
     """A process that runs commands of offbeat: see prepared.py."""
 
