@@ -127,7 +127,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile on all cores what most tests run; each of them would use one."""
     if session.config.option.collectonly:
         return
-    wanted = set()
+    wanted: set[tuple[Mpi, Callable[..., Path], Any]] = set()
     for item in session.items:
         mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None
         if mpi is not None and isinstance(item, pytest.Function):
@@ -136,8 +136,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             for words in PROGRAM.findall(source):
                 wanted.add((mpi, compile_program, PROGRAMS / "".join(words)))
 
-    def compile_one(wanted: tuple[Mpi, Callable[[Mpi, Any], Path], str | Path]) -> None:
-        mpi, how, program = wanted
+    def compile_one(one: tuple[Mpi, Callable[..., Path], Any]) -> None:
+        mpi, how, program = one
         with contextlib.suppress(subprocess.SubprocessError):  # the test fails for it
             how(mpi, program)
 
