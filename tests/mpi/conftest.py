@@ -3,23 +3,35 @@
 
 A case that could run on several of them runs on one of the kinds Open MPI, MPICH and Intel MPI. Which kind,
 and which installation of it, follows from the seed (turns.py). The marker `kinds` names another number.
+Numbers of ranks take turns, too: a test whose parameter is `ranks` runs with one of them, unless its marker
+`in_turn` says otherwise.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import inspect
+import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import MPIS, Mpi, use_libraries
+from harness import CORES, MPIS, PROGRAMS, Mpi, compile_client, compile_program, use_libraries
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
+# How tests name programs that need no further flags; `check` is that of test_allreduce.py.
+PROGRAM = re.compile(r'compile_program\(mpi, PROGRAMS / "([\w.]+)"\)|check\(mpi, [^"]*"([\w.]+\.c(?:pp)?)"')
+CLIENT = re.compile(r'compile_client\(mpi, "([\w.]+)"\)')
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -101,10 +113,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if applies(item)]
     if not config.getoption("--deep"):
         seed = config.getoption("--seed")
+        for item in kept:
+            has_ranks = hasattr(item, "callspec") and "ranks" in item.callspec.params
+            if has_ranks and item.get_closest_marker("in_turn") is None:
+                item.add_marker(pytest.mark.in_turn(1, "ranks", "mpi"))
         turn = whose_turn(kept, seed)
         kept = tests_in_turn([item for item in kept if item in turn], seed)
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile on all cores what most tests run; each of them would use one."""
+    if session.config.option.collectonly:
+        return
+    wanted: set[tuple[Mpi, Callable[..., Path], Any]] = set()
+    for item in session.items:
+        mpi = item.callspec.params.get("mpi") if hasattr(item, "callspec") else None
+        if mpi is not None and isinstance(item, pytest.Function):
+            source = inspect.getsource(item.function)
+            wanted |= {(mpi, compile_client, name) for name in CLIENT.findall(source)}
+            for words in PROGRAM.findall(source):
+                wanted.add((mpi, compile_program, PROGRAMS / "".join(words)))
+
+    def compile_one(one: tuple[Mpi, Callable[..., Path], Any]) -> None:
+        mpi, how, program = one
+        with contextlib.suppress(subprocess.SubprocessError):  # the test fails for it
+            how(mpi, program)
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as workers:
+        list(workers.map(compile_one, wanted))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -220,7 +220,7 @@ def compile_program(
         command = [
             *shlex.split(compiler),
             "-O1",
-            "-g",
+            "-g1",
             *flags,
             str(source),
             "-o",

@@ -48,7 +48,8 @@ def combinations(
         grids = GRIDS.get(n, ()) if len(expressions) > 2 else ()
         wanted = [None, "ring"] if n == 1 else [*expressions, *grids]
         for expression in wanted:
-            marks = [] if expression is None else [ON_ONE_MPI, pytest.mark.in_turn(2, "ranks", "mpi")]
+            # Offbeat's own choice runs with more numbers of ranks, because users have it.
+            marks = [ON_ONE_MPI, pytest.mark.in_turn(3 if expression is None else 1, "ranks", "mpi")]
             pairs.append(pytest.param(n, expression, id=f"{n}-{expression or 'default'}", marks=marks))
     return pairs
 

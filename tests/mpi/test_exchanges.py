@@ -92,6 +92,7 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(2, "how", "mpi")
 @pytest.mark.parametrize("how", ["by default", "measuring alternatives", "in many rounds", "by a thread"])
 def test_long_calls(mpi: Mpi, how: str) -> None:
     """Long data with gaps are packed bit by bit, as they are copied."""
@@ -122,6 +123,7 @@ def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
 # Debian's MPICH takes half a minute: it waits for cores that others need.
 @INSIDE_OFFBEAT
 @on_mpis(lambda mpi: mpi.name != "debian-mpich")
+@pytest.mark.in_turn(1, "how", "mpi")
 @pytest.mark.parametrize("how", ["by default", "in many rounds"])
 def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
     """More ranks than look at the slots and windows of all: their data go along trees."""
@@ -135,6 +137,7 @@ def test_many_ranks_of_a_node(mpi: Mpi, how: str) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(3, "how", "mpi")
 @pytest.mark.parametrize("how", HOW_ON_NODES)
 def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     """Nodes of 2, 2 and 1 of the five ranks, or of 3 and 2; other communicators have their ranks mixed."""
@@ -167,6 +170,7 @@ def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks:
 
 # The others have no such limit.
 @on_mpis(lambda mpi: mpi.kind == "openmpi")
+@pytest.mark.in_turn(1, "how", "mpi")
 @pytest.mark.parametrize("how", ["nodes of one", "by messages", "by other messages"])
 def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
     """Vectors of up to 1.2 MB for each rank, of which TCP would send 60 KiB at once."""
@@ -183,6 +187,7 @@ def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(4, "how", "mpi")
 @pytest.mark.parametrize("how", HOW)
 def test_ranks_may_have_different_types(mpi: Mpi, how: str) -> None:
     """The program checks what it gets; some hosts do not get as far."""

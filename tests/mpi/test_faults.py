@@ -38,6 +38,7 @@ OWNERS = "hierarchy(arrival_tree, arrival_owners)"
 # -- late ranks
 
 
+@pytest.mark.in_turn(2, "late", "check", "mpi")
 @pytest.mark.parametrize(("late", "check"), [(0, "0"), (1, "0"), (2, "0"), (2, "1")])
 def test_a_late_rank_is_named_once(mpi: Mpi, late: int, check: str) -> None:
     program = compile_program(mpi, PROGRAMS / "late.c")
@@ -90,6 +91,7 @@ def test_nobody_is_named_when_that_is_off(mpi: Mpi) -> None:
     assert "has waited" not in result.stderr, str(result)
 
 
+@pytest.mark.in_turn(1, "wait", "mpi")
 @pytest.mark.parametrize("wait", ["yield", "sleep"])
 def test_where_there_is_no_board_late_ranks_are_waited_for_in_silence(mpi: Mpi, wait: str) -> None:
     program = compile_program(mpi, PROGRAMS / "late.c")
@@ -113,6 +115,7 @@ WAYS_TO_WAIT = [
 ]
 
 
+@pytest.mark.in_turn(4, "ranks", "expression", "count", "wait", "mpi")
 @pytest.mark.parametrize(("ranks", "expression", "count", "wait"), WAYS_TO_WAIT)
 def test_other_messages_move_while_a_rank_waits(
     mpi: Mpi, ranks: int, expression: str | None, count: str, wait: str
@@ -132,6 +135,7 @@ def waiting_percent(result: Result) -> float:
     return float(share[1])
 
 
+@pytest.mark.in_turn(1, "expression", "mpi")
 @pytest.mark.parametrize("expression", ["arrival_tree", HIERARCHY])
 def test_a_long_wait_does_not_burn_a_core(mpi: Mpi, expression: str) -> None:
     program = compile_program(mpi, PROGRAMS / "idle.c")
@@ -176,6 +180,7 @@ def faults_and_errors(result: Result) -> tuple[int, int]:
 
 
 @FEWER_MPIS
+@pytest.mark.in_turn(1, "count", "mpi")
 @pytest.mark.parametrize("count", [1000, 100000])
 @pytest.mark.parametrize(
     ("expression", "rank"), [(HIERARCHY, 0), (HIERARCHY, 2), (LANES, 1), (LANES, 3), (OWNERS, 0), (OWNERS, 2)]
@@ -197,6 +202,7 @@ def test_a_message_that_fails_is_an_error_on_every_rank(
 
 
 @FEWER_MPIS
+@pytest.mark.in_turn(1, "count", "mpi")
 @pytest.mark.parametrize("count", [1000, 100000])
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_message_that_fails_reaches_a_root_that_waits_alone(mpi: Mpi, rank: int, count: int) -> None:
@@ -218,6 +224,7 @@ PLACES_WITHOUT_MEMORY = {
 
 @FEWER_MPIS
 @only_deep_on(lambda mpi: mpi.slow_when_oversubscribed)  # some 20 s each
+@pytest.mark.in_turn(2, "rank", "lasting", "mpi")
 @pytest.mark.parametrize("lasting", ["0", "1"])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("place", PLACES_WITHOUT_MEMORY)
@@ -245,6 +252,7 @@ PLACES = {  # ranks, expression, settings
 }
 
 
+@pytest.mark.in_turn(1, "place", "mpi")
 @pytest.mark.parametrize("what", MISMATCHES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_mismatch_is_an_error_on_every_rank(mpi: Mpi, place: str, what: str) -> None:
@@ -282,10 +290,9 @@ REFUSED = {  # what refused.c is told: whether shared memory is still found
 
 # The system refuses it, whichever version of an MPI the program uses.
 @on_mpis(lambda mpi: mpi.family != "mpiabi" and not mpi.name.startswith("debian"))
-@pytest.mark.parametrize(
-    ("what", "rank"),
-    [(what, rank) for what in REFUSED for rank in ("-1", "0", "1")],
-)
+@pytest.mark.in_turn(1, "rank", "mpi")
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("rank", ["-1", "0", "1"])
 def test_what_is_refused_is_done_without(mpi: Mpi, what: str, rank: str) -> None:
     """All ranks or one of them; what one of them lacks they all do without."""
     program = compile_program(mpi, PROGRAMS / "refused.c")

@@ -44,6 +44,7 @@ def test_session(mpi: Mpi, ranks: int) -> None:
     assert run(mpi, ranks, [program], allreduce="ring").succeeded().calls > 0
 
 
+@pytest.mark.in_turn(1, "expression", "mpi")
 @pytest.mark.parametrize("expression", ["ring", "arrival_tree", "native"])
 def test_killed_rank_leaves_nothing_behind(mpi: Mpi, expression: str) -> None:
     program = compile_program(mpi, PROGRAMS / "killed.c")

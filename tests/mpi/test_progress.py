@@ -14,6 +14,7 @@ from spawning import run_spawning
 PIECE_BY_PIECE = {"OMPI_MCA_smsc": "^cma"}
 
 
+@pytest.mark.in_turn(1, "wait", "mpi")
 @pytest.mark.parametrize("wait", ["auto", "yield"])
 @pytest.mark.parametrize(("ranks", "count"), [(2, 1), (2, 20_000), (4, 1)])
 def test_a_message_is_delivered_though_only_allreduce_is_called(
@@ -80,6 +81,7 @@ BLOCKING_CALLS = (
 WITHOUT_OFFBEAT_NEVER = {"debian-openmpi": {"win_create"}, "debian-mpich": {"win_unlock", "win_flush"}}
 
 
+@pytest.mark.in_turn(1, "count", "mpi")
 @pytest.mark.parametrize("count", [100, 3_000_000])
 @pytest.mark.parametrize("expression", [None, "ring", "pipeline(4, native)"])
 def test_whoever_blocks_lets_collectives_advance(

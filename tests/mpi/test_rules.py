@@ -139,6 +139,7 @@ def test_a_setting_comes_before_the_rules(mpi: Mpi, tmp_path: Path) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(2, "text", "words", "mpi")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -161,6 +162,7 @@ def test_a_bad_file_ends_the_job_with_one_line(
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "what", "mpi")
 @pytest.mark.parametrize("what", ["nothing", "a folder", "a fifo"])
 def test_what_is_no_file_ends_the_job_with_one_line(mpi: Mpi, tmp_path: Path, what: str) -> None:
     path = tmp_path / "rules"

@@ -37,7 +37,7 @@ def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -
         try:
             assert stranger.stdout is not None
             assert stranger.stdout.readline() == "ready\n"
-            result = run(mpi, 2, [program, "300"], environment=environment, timeout=100)
+            result = run(mpi, 2, [program, "150"], environment=environment, timeout=100)
         finally:
             stranger.send_signal(signal.SIGTERM)
         said = stranger.stdout.read()

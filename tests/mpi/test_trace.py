@@ -222,6 +222,7 @@ def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
 
 @ON_ONE_MPI
 @on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
+@pytest.mark.in_turn(1, "method", "mpi")
 @pytest.mark.parametrize("method", ["hca3", "offset"])
 def test_global_clock(mpi: Mpi, method: str) -> None:
     """Planted offsets of seconds and drifts are found through shared memory; load costs accuracy."""

@@ -39,6 +39,7 @@ def program_with_tool(mpi: Mpi, place: str) -> tuple[Path, list[Path], list[Path
             return compile_program(mpi, EVERY_COLLECTIVE), [], [shared_tool(mpi)]
 
 
+@pytest.mark.in_turn(1, "offbeat", "mpi")
 @pytest.mark.parametrize("offbeat", [False, True], ids=["host", "offbeat"])
 @pytest.mark.parametrize(
     "place",

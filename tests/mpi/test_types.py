@@ -28,6 +28,7 @@ def test_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "settings", "mpi")
 @pytest.mark.parametrize("settings", [{}, {"OFFBEAT_BOARD_KIB": "64"}], ids=["board", "many rounds"])
 def test_long_calls_with_types_of_every_kind(mpi: Mpi, settings: dict[str, str]) -> None:
     report = own_types(mpi, 2, "long", settings | {"OFFBEAT_ADAPT": "off"}).report_of("bcast")

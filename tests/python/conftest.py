@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,16 +69,68 @@ def clean_environment(tmp_path: Path) -> dict[str, str]:
     return environment
 
 
+# What takes longest begins first, so that at the end no worker is left alone with it.
+LONGEST = ("test_lint.py", "test_site.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+class Prepared:
+    """A process that runs commands of offbeat: see prepared.py."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("prepared.py"))]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(
+        self, arguments: Sequence[str], environment: dict[str, str], folder: Path, limit_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        command = [sys.executable, "-m", "offbeat", *arguments]
+        with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+            request = {"arguments": list(arguments), "environment": environment, "folder": str(folder)}
+            request |= {"out": out.name, "err": err.name}
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            process = int(self._process.stdout.readline())
+            ended = select.select([self._process.stdout], [], [], limit_s)[0]
+            if not ended:
+                os.kill(process, signal.SIGKILL)
+            code = int(self._process.stdout.readline())
+            if not ended:
+                raise subprocess.TimeoutExpired(command, limit_s, out.read(), err.read())
+            return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[Prepared]:
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+    made = Prepared(environment)
+    yield made
+    made.end()
+
+
 @pytest.fixture
-def offbeat(clean_environment: dict[str, str], tmp_path: Path) -> Offbeat:
+def offbeat(clean_environment: dict[str, str], tmp_path: Path, prepared: Prepared) -> Offbeat:
     def call(
         *arguments: str | Path, path: Path | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         environment = clean_environment | variables
         if path is not None:
             environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+        words = list(map(str, arguments))
+        if not any(name.startswith(("PYTHON", "LD_")) for name in variables):
+            return prepared.run(words, environment, tmp_path, 120)
+        # Python and the loader read these when a process begins.
         return subprocess.run(
-            [sys.executable, "-m", "offbeat", *map(str, arguments)],
+            [sys.executable, "-m", "offbeat", *words],
             env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 

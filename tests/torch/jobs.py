@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,6 @@ class Rank:
     exit_code: int
     out: str
     err: str
-    seconds: float  # until it ended
 
 
 def load() -> float:
@@ -40,13 +40,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def environment(rank: int, size: int, port: int) -> dict[str, str]:
-    return os.environ | {
-        "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-
-
 def start(
     program: str,
     size: int,
@@ -55,27 +48,32 @@ def start(
     limit_s: float = TIME_LIMIT_S,
 ) -> list[Rank]:
     """Run a program of ``ranks`` in ``size`` processes until all of them end, or the time is up."""
-    port = free_port()
-    command = [sys.executable, "-W", "ignore", str(RANKS / program), *arguments]
-    started = time.monotonic()
-    processes = [
-        subprocess.Popen(
-            command,
-            env=environment(rank, size, port) | (settings or {}),
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = [sys.executable, "-W", "ignore", str(RANKS / "forked.py"), str(size), name, program]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env=os.environ | variables | (settings or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        for rank in range(size)
-    ]
-    try:
-        return list(collect(processes, started, limit_s))
-    finally:
-        for process in processes:
-            if process.poll() is None:
+        try:
+            codes, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            shown = "\n".join(path.read_text() for path in sorted(folder.iterdir()))
+            raise AssertionError(f"not ended after {limit_s:.0f} s\n{shown}") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
+        assert process.returncode == 0, errors
+        return [
+            Rank(int(code), (folder / f"{rank}.out").read_text(), (folder / f"{rank}.err").read_text())
+            for rank, code in enumerate(codes.split())
+        ]
 
 
 def start_with(launcher: str, program: str, size: int, *arguments: str) -> Rank:
@@ -88,11 +86,10 @@ def start_with(launcher: str, program: str, size: int, *arguments: str) -> Rank:
     else:
         command = [str(ROOT / "build" / "venv" / "bin" / "mpirun"), "-n", str(size), "--oversubscribe"]
         command += [*(["--allow-run-as-root"] if os.geteuid() == 0 else []), sys.executable, *program_line]
-    started = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT_S, check=False
     )
-    return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+    return Rank(done.returncode, done.stdout, done.stderr)
 
 
 # The mpirun of an MPI, the library of it that mpi4py loads, and its family.
@@ -115,7 +112,6 @@ def start_on_nodes(
         "OMP_NUM_THREADS": "1", "MPI4PY_LIBMPI": str(library),
         "OFFBEAT_NODE_RANKS": str(ranks_per_node), "OFFBEAT_VERBOSE": "1",
     }  # fmt: skip
-    started = time.monotonic()
     done = subprocess.run(
         [*command, str(RANKS / program), *arguments],
         capture_output=True,
@@ -124,20 +120,7 @@ def start_on_nodes(
         timeout=limit_s,
         check=False,
     )
-    return Rank(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
-
-
-def collect(processes: Sequence[subprocess.Popen[str]], started: float, limit_s: float) -> list[Rank]:
-    ended: list[Rank] = []
-    for rank, process in enumerate(processes):
-        left_s = max(1.0, started + limit_s - time.monotonic())
-        try:
-            out, err = process.communicate(timeout=left_s)
-        except subprocess.TimeoutExpired:
-            shown = "\n".join(each.out + each.err for each in ended)
-            raise AssertionError(f"rank {rank} has not ended after {limit_s:.0f} s\n{shown}") from None
-        ended.append(Rank(process.returncode, out, err, time.monotonic() - started))
-    return ended
+    return Rank(done.returncode, done.stdout, done.stderr)
 
 
 def text_of(ranks: Sequence[Rank]) -> str:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs commands of offbeat in processes that are forked from one which has imported what they need.
+
+To import numpy, typer, rich and the verbs takes most of the half second of a command. Each line of the input
+is a request; the answers are the number of the process, and its exit code, as subprocess gives it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import sys
+from typing import Any
+
+import typer
+from offbeat.__main__ import make_app
+
+
+def import_what_typer_imports_late() -> None:
+    """Some of its modules, and pydantic, are imported when the first command line is read."""
+    app = typer.Typer()
+    app.command()(lambda number: None)
+    app(["1"], standalone_mode=False)
+
+
+def become(request: dict[str, Any]) -> None:
+    """Make this process one that a shell has just started."""
+    os.chdir(request["folder"])
+    coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
+    os.environ.clear()
+    os.environ.update(coerced | request["environment"])
+    for number, path in enumerate((os.devnull, request["out"], request["err"])):
+        file = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.dup2(file, number)
+        os.close(file)
+    sys.path[0] = request["folder"]
+    sys.argv = ["offbeat", *request["arguments"]]
+
+
+make_app()
+import_what_typer_imports_late()
+gc.freeze()  # or the end of each command would copy the memory of all objects
+answers = os.fdopen(os.dup(1), "w")  # not inherited by what a command starts
+for line in sys.stdin:
+    process = os.fork()
+    if process == 0:
+        become(json.loads(line))
+        del sys.modules["offbeat.__main__"]  # which runs now
+        runpy.run_module("offbeat", run_name="__main__", alter_sys=True)
+        sys.exit()
+    print(process, file=answers, flush=True)
+    _, status = os.waitpid(process, 0)
+    print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
