@@ -92,7 +92,7 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   if (!row.has_choice()) return {Chosen::by(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::blocking, bytes); });
-  return {Chosen::by(trial->next()), trial};
+  return {trial->next(), trial};
 }
 
 Choice Communicator::choose_undecided(Collective collective, std::size_t bytes, std::size_t width) {
@@ -271,7 +271,7 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   if (!is_measured) return {Chosen::by(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
-  return {Chosen::by(trial->next()), trial};
+  return {trial->next(), trial};
 }
 
 void Communicator::announce_begun(Collective collective, std::size_t bytes) {
