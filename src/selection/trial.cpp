@@ -172,11 +172,11 @@ void Trial::pin() {
 }
 
 void Trial::make_slower_ones_wait() {
-  const std::uint64_t best = estimates_[pinned_];
+  const std::uint64_t best = shortest_[pinned_];
   if (best == 0) return;
   for (std::size_t k = 0; k < alternatives_; ++k) {
-    if (known_[k] == 0 || estimates_[k] <= best) continue;  // it was away, or it lost nothing
-    const std::uint64_t lost = known_[k] * (estimates_[k] - best);
+    if (known_[k] == 0 || shortest_[k] <= best) continue;  // it was away, or it lost nothing
+    const std::uint64_t lost = known_[k] * (shortest_[k] - best);
     waits_[k] = std::min(lost * calls_per_lost_call / best, longest_wait * period_);
   }
 }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <mutex>
 
+#include "node/board_shape.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -43,6 +45,7 @@ Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t by
 RowTrial::RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes)
     : row_(&row),
       bytes_(similar_lengths(row.bytes, bytes)),
+      widest_(static_cast<std::uint32_t>(std::min(row.elements.narrow, BoardShape::smallest_chunk))),
       form_(form),
       collective_(collective),
       pinned_(Chosen::by(row.alternatives.front())),

@@ -38,6 +38,10 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   [[nodiscard]] bool is_for(const PlanRow& row, CallForm form, std::size_t bytes) const {
     return row_ == &row && form_ == form && bytes_.contains(bytes);
   }
+  // Returns true if the row is the one that the plan in use has for such a call.
+  [[nodiscard]] bool takes(Collective collective, CallForm form, std::size_t bytes, std::size_t width) const {
+    return collective_ == collective && form_ == form && bytes_.contains(bytes) && width <= widest_;
+  }
   [[nodiscard]] Collective collective() const { return collective_; }
   [[nodiscard]] const PlanRow& row() const { return *row_; }
   [[nodiscard]] const Range<std::size_t>& bytes() const { return bytes_; }
@@ -88,6 +92,7 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   // What a call needs that runs the pinned alternative is close together.
   const PlanRow* const row_;
   const Range<std::size_t> bytes_;
+  const std::uint32_t widest_;  // the most bytes that an element may have
   const CallForm form_;
   const Collective collective_;
   Chosen pinned_;
@@ -125,6 +130,12 @@ class MeasuredCall {
 
 class Adaptation {
  public:
+  // Returns a trial that takes such a call, if there was such a call not long ago. Otherwise returns null.
+  [[nodiscard]] RowTrial* recent(Collective collective, CallForm form, std::size_t bytes,
+                                 std::size_t width) const {
+    RowTrial* const found = recent_[place_of(collective, form, bytes)];
+    return found != nullptr && found->takes(collective, form, bytes, width) ? found : nullptr;
+  }
   // Returns the trial for such a call of a row that has a choice. The first such call makes it. Throws
   // std::bad_alloc.
   [[nodiscard]] RowTrial& trial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {

@@ -85,6 +85,8 @@ void Communicator::apply() {
 }
 
 Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
+  if (RowTrial* const recent = adaptation_.recent(collective, CallForm::blocking, bytes, width))
+    return {recent->next(), recent};
   const Plan& plan = plans_.of(collective).plan();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
