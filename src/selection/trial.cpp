@@ -2,6 +2,7 @@
 #include "selection/trial.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 
@@ -13,10 +14,14 @@ constexpr std::uint64_t missing(CombineTimes combine) {
 }
 
 // Returns the mean of the half that begins after the shortest eighth: a rank may be interrupted in any call,
-// so long times say little. `times` is sorted.
-std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
+// so long times say little. The longest time over the ranks contains the wait for a late root, which is the
+// same for all alternatives and hides what they differ in. So of these only the shortest quarter counts.
+// `times` is sorted.
+std::uint64_t robust_mean(std::span<const std::uint64_t> times, CombineTimes combine) {
   if (times.empty()) return 0;
-  const auto counted = times.subspan(times.size() / 8, (times.size() + 1) / 2);
+  const auto counted = combine == CombineTimes::longest
+                           ? times.first((times.size() + 3) / 4)
+                           : times.subspan(times.size() / 8, (times.size() + 1) / 2);
   return std::accumulate(counted.begin(), counted.end(), std::uint64_t{0}) / counted.size();
 }
 
@@ -24,7 +29,7 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
 
 // After `samples` calls of each alternative, warm-ups included, those are dropped whose shortest time is more
 // than `factor` times that of the best. The fewer the calls, the larger the factor. That bounds what a trial
-// can cost.
+// can cost. A late root makes the longest time of a call longer, so there the factors are larger.
 struct Trial::Look {
   std::size_t samples;
   double factor;
@@ -32,10 +37,12 @@ struct Trial::Look {
   bool drops_pinned = true;  // a few interrupted calls must not unpin an alternative
 
   // Returns the last look that became due when `samples_before` became `samples_now`, or null.
-  static const Look* between(std::size_t samples_before, std::size_t samples_now) {
-    static constexpr Look looks[] = {{2, 4, true, false}, {4, 1.5}, {8, 1.25}};
+  static const Look* between(std::size_t samples_before, std::size_t samples_now, CombineTimes combine) {
+    static constexpr std::array of_shortest{Look{2, 4, true, false}, Look{4, 1.5}, Look{8, 1.25}};
+    static constexpr std::array of_longest{Look{4, 4, true, false}, Look{8, 1.5}};
     const Look* last = nullptr;
-    for (const Look& each : looks)
+    for (const Look& each : combine == CombineTimes::shortest ? std::span<const Look>(of_shortest)
+                                                              : std::span<const Look>(of_longest))
       if (samples_before < each.samples && samples_now >= each.samples) last = &each;
     return last;
   }
@@ -87,7 +94,7 @@ void Trial::begin_round() {
 }
 
 const Trial::Look* Trial::look_due() const {
-  const Look* look = Look::between(slots_combined_ / alternatives_, samples_so_far_);
+  const Look* look = Look::between(slots_combined_ / alternatives_, samples_so_far_, combine_);
   const bool is_due = look != nullptr && (look->during_warm_ups || samples_so_far_ > until_first_look_);
   return is_due ? look : nullptr;
 }
@@ -128,7 +135,7 @@ void Trial::estimate_all() {
       if (sample >= warm_ups_) sorted_.push_back(time);
     }
     std::ranges::sort(sorted_);
-    estimates_[k] = sorted_.empty() ? shortest_[k] : robust_mean(sorted_);
+    estimates_[k] = sorted_.empty() ? shortest_[k] : robust_mean(sorted_, combine_);
   }
 }
 
@@ -174,10 +181,12 @@ void Trial::pin() {
 void Trial::make_slower_ones_wait() {
   const std::uint64_t best = shortest_[pinned_];
   if (best == 0) return;
+  // It may have been the root that was late.
+  const std::uint64_t longest = combine_ == CombineTimes::shortest ? longest_wait : longest_wait / 8;
   for (std::size_t k = 0; k < alternatives_; ++k) {
     if (known_[k] == 0 || shortest_[k] <= best) continue;  // it was away, or it lost nothing
     const std::uint64_t lost = known_[k] * (shortest_[k] - best);
-    waits_[k] = std::min(lost * calls_per_lost_call / best, longest_wait * period_);
+    waits_[k] = std::min(lost * calls_per_lost_call / best, longest * period_);
   }
 }
 

@@ -81,7 +81,7 @@ class Trial {
   [[nodiscard]] std::size_t calls_measured() const { return calls_measured_; }
 
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
-  static constexpr double margin = 0.05;
+  static constexpr double margin = 0.03;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
   // come warm-ups. An alternative that takes 4 times as long as the best is dropped after 2 calls, one that
   // takes 1.5 times as long after 4, and one that takes 1.25 times as long after 8.

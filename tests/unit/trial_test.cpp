@@ -73,7 +73,7 @@ TEST(Trial, PinsTheFastestOne) {
 
 TEST(Trial, TheFirstOneWinsUnlessAnotherIsClearlyFaster) {
   Ranks ranks(2);
-  ranks.run(5000, [](auto, std::size_t alternative, auto) { return alternative == 1 ? 960U : 1000U; });
+  ranks.run(5000, [](auto, std::size_t alternative, auto) { return alternative == 1 ? 975U : 1000U; });
   EXPECT_EQ(ranks.trials.front().pinned(), 0U);
 }
 
@@ -203,6 +203,19 @@ TEST(Trial, ALeafThatLeavesEarlyDoesNotDecide) {
     return rank == 0 ? 10 : 1200;  // the root leaves early, the others later
   });
   EXPECT_EQ(ranks.trials.front().pinned(), 0U);
+}
+
+// The wait for a late root is in the longest time, whatever the alternative.
+TEST(Trial, ALateRootDoesNotHideADifference) {
+  for (std::uint32_t seed = 0; seed < 10; ++seed) {
+    Ranks ranks(2, CombineTimes::longest, 2);
+    std::mt19937 random(seed);
+    ranks.run(100, [&](std::size_t rank, std::size_t alternative, auto) -> std::uint64_t {
+      const std::uint64_t late = random() % 2 == 0 ? 0 : random() % 5000;
+      return rank == 0 ? 100 : (alternative == 0 ? 1000 : 900) + late;
+    });
+    EXPECT_EQ(ranks.trials.front().pinned(), 1U) << seed;
+  }
 }
 
 TEST(Trial, CallsInARow) {
