@@ -84,7 +84,8 @@ class Trial {
   static constexpr double margin = 0.03;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
   // come warm-ups. An alternative that takes 4 times as long as the best is dropped after 2 calls, one that
-  // takes 1.5 times as long after 4, and one that takes 1.25 times as long after 8.
+  // takes 1.5 times as long after 4, and one that takes 1.25 times as long after 8. Where the longest time
+  // over the ranks counts, these are 4 times after 4 calls and 1.5 times after 8.
   static constexpr std::size_t first_samples = 14;
   static constexpr std::size_t later_samples = 7;
   static constexpr std::size_t later_warm_ups = 1;
@@ -92,8 +93,8 @@ class Trial {
   static constexpr std::uint64_t first_period = 256;
   static constexpr std::uint64_t longest_period = std::uint64_t{1} << 20;
   // Before a slower alternative takes part again, there are this many calls for each call of the best that
-  // would have fitted into the time that it lost: it costs 0.5%. But it does not wait longer than
-  // `longest_wait` periods.
+  // would have fitted into the time that it lost: that is 0.5%. But it does not wait longer than
+  // `longest_wait` periods, or an eighth of that where the longest time counts.
   static constexpr std::uint64_t calls_per_lost_call = 200;
   static constexpr std::uint64_t longest_wait = 64;
 
