@@ -2,22 +2,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Measure what rules `A | B` cost against the best fixed choice.
 
-    build/venv/bin/python benchmarks/adaptation.py [--mpi mpich] [--libraries build/dev] [--json]
+    build/venv/bin/python benchmarks/adaptation.py [--mpi openmpi,mpich,impi] [--libraries build/dev] [--json]
 
-This compiles adaptation.c and runs its programs under three rules, in turn: each alternative alone, and both.
-The best fixed choice takes the faster alternative of each kind of calls, by the medians over the runs. The
-table has the medians of the sums of the last delays in milliseconds, and what `A | B` takes more than the
-best in the same round of runs: the median, the least and the most. The JSON file has the sums of each run.
+This compiles adaptation.c, which runs each of its programs with A, with B and with `A | B` in turn, in many
+rounds of one job. The best fixed choice takes the faster alternative of each kind of calls, by the medians
+over the rounds. The table has these columns:
+
+- the medians over the rounds of the sums of the last delays, in milliseconds, of A, B and `A | B`
+- more: what the median of `A | B` is above that of the best, and the middle 90% of what it would be if the
+  rounds were drawn again (bootstrap)
+- counted: the calls that `A | B` gave to the slower alternative, times what such a call takes more, in the
+  mean of all rounds. A time slice that is lost changes this figure little.
+- slower: the share of these calls
+- pinned: in how many rounds the last call ran the slower alternative
+
+The JSON file has the values of each round.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import statistics
 import sys
 import tempfile
-from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,9 +37,26 @@ import harness  # noqa: E402
 import result_file  # noqa: E402
 
 SOURCE = Path(__file__).resolve().with_suffix(".c")
-LINE = re.compile(r"^(.+): (\d+) (\d+\.\d+)$", re.M)
+LINE = re.compile(r"^\d+ (\d), (.+): (\d+) (\d+\.\d+) (\d+) (\d)$", re.M)
 PROGRAMS = {"mixed": 1.0, "short": 2.0, "change": 0.8}  # name: its calls, as a multiple of --calls
 COLLECTIVES = ("bcast", "allgather", "alltoall")
+BOTH = 2  # the way `A | B`; 0 and 1 are the alternatives
+
+
+@dataclass
+class Kind:
+    """The calls of one kind in a program: values of each round."""
+
+    calls: int
+    seconds: tuple[list[float], list[float], list[float]] = field(default_factory=lambda: ([], [], []))
+    by_second: list[int] = field(default_factory=list)  # calls that B ran, of those with `A | B`
+    last_by_second: list[int] = field(default_factory=list)
+
+    def median(self, way: int, rounds: list[int]) -> float:
+        return statistics.median(self.seconds[way][k] for k in rounds)
+
+    def best(self, rounds: list[int]) -> int:
+        return min((0, 1), key=lambda way: self.median(way, rounds))
 
 
 def main() -> None:
@@ -40,73 +67,92 @@ def main() -> None:
     parser.add_argument("--libraries", type=Path, default=ROOT / "build" / "dev", help="default: build/dev")
     parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
     parser.add_argument("--calls", type=int, default=10_000, help="calls of a program (default: 10000)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each program (default: 5)")
+    parser.add_argument("--rounds", type=int, default=25, help="rounds of each program (default: 25)")
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="default: %(default)s")
     parser.add_argument("--alternatives", default="arrival_direct | native", help="default: %(default)s")
     result_file.add_option(parser)
     arguments = parser.parse_args()
     results = result_file.ResultFile(arguments.json)
     harness.use_libraries(arguments.libraries)
-    each = [alternative.strip() for alternative in arguments.alternatives.split("|")]
-    ways = [*each, " | ".join(each)]
+    first, second = (alternative.strip() for alternative in arguments.alternatives.split("|"))
 
-    cells = []
+    cells: list[dict[str, object]] = []
     for name in arguments.mpi.split(","):
-        for program, share in PROGRAMS.items():
-            calls = int(arguments.calls * share)
-            found = measure(harness.MPIS[name], arguments.ranks, program, calls, ways, arguments.repeats)
-            about = {"mpi": name, "ranks": arguments.ranks, "program": program, "calls": calls}
+        for program in arguments.programs.split(","):
+            calls = int(arguments.calls * PROGRAMS[program])
+            found = measure(
+                harness.MPIS[name], arguments.ranks, [program, calls, arguments.rounds, first, second]
+            )
             cells += [
-                about | {"kind": kind, "rule": way, "runs_s": seconds}
+                {"mpi": name, "ranks": arguments.ranks, "program": program, "calls": of_kind.calls,
+                 "kind": kind, "rule": f"{first} | {second}", "first_s": of_kind.seconds[0],
+                 "second_s": of_kind.seconds[1], "both_s": of_kind.seconds[BOTH],
+                 "calls_by_second": of_kind.by_second, "last_by_second": of_kind.last_by_second}
                 for kind, of_kind in found.items()
-                for way, seconds in of_kind.items()
-            ]
-            show(f"{name}, {program}, {calls} calls, {arguments.ranks} ranks", found, ways)
+            ]  # fmt: skip
+            show(f"{name}, {program}, {calls} calls, {arguments.ranks} ranks", found, first, second)
     mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
     results.write(cells, mpis)
 
 
-def measure(
-    mpi: harness.Mpi, ranks: int, program: str, calls: int, ways: list[str], repeats: int
-) -> dict[str, dict[str, list[float]]]:
-    """The sums of each run, by kind of calls and rule."""
-    compiled = harness.compile_program(mpi, SOURCE, "-O2")
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def measure(mpi: harness.Mpi, ranks: int, arguments: list[object]) -> dict[str, Kind]:
+    compiled = harness.compile_program(mpi, SOURCE, "-O2", libraries=("-ldl",))
+    found: dict[str, Kind] = {}
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules"
-        for _ in range(repeats):
-            for way in ways:
-                rules.write_text("".join(f"{each} * * * * {way}\n" for each in COLLECTIVES))
-                command = [compiled, program, str(calls)]
-                environment = {"OFFBEAT_RULES": str(rules)}
-                done = harness.run(mpi, ranks, command, environment=environment, timeout=600).succeeded()
-                for kind, _, seconds in LINE.findall(done.stdout):
-                    found[kind][way].append(float(seconds))
+        rules.write_text(
+            "".join(f"{each} * * * * {arguments[-2]} | {arguments[-1]}\n" for each in COLLECTIVES)
+        )
+        environment = {"OFFBEAT_RULES": str(rules)}
+        done = harness.run(mpi, ranks, [compiled, *arguments], environment=environment, timeout=600)
+    for way, name, calls, seconds, by_second, last in LINE.findall(done.succeeded().stdout):
+        kind = found.setdefault(name, Kind(int(calls)))
+        kind.seconds[int(way)].append(float(seconds))
+        if int(way) == BOTH:
+            kind.by_second.append(int(by_second))
+            kind.last_by_second.append(int(last))
     return found
 
 
-def show(title: str, found: dict[str, dict[str, list[float]]], ways: list[str]) -> None:
-    print(f"\n{title}\n{'':<18}" + "".join(f"{way:>26}" for way in ways) + f"{'more than the best':>30}")
-    best = {kind: fastest({way: of_kind[way] for way in ways[:-1]}) for kind, of_kind in found.items()}
-    for kind, of_kind in found.items():
-        print(row(kind, [of_kind[way] for way in ways], of_kind[best[kind]]))
-    print(row("all", [add(found, dict.fromkeys(found, way)) for way in ways], add(found, best)))
+def show(title: str, found: dict[str, Kind], first: str, second: str) -> None:
+    ways = (first, second, f"{first} | {second}")
+    print(
+        f"\n{title}\n{'':<16}" + "".join(f"{way[:24]:>26}" for way in ways) + f"{'more':>24}"
+        f"{'counted':>10}{'slower':>9}{'pinned':>8}"
+    )
+    for name, kind in found.items():
+        print(row(name, [kind]))
+    print(row("all", list(found.values())), flush=True)
 
 
-def fastest(times: dict[str, list[float]]) -> str:
-    return min(times, key=lambda way: statistics.median(times[way]))
+def row(name: str, kinds: list[Kind]) -> str:
+    rounds = list(range(len(kinds[0].by_second)))
+    draw = random.Random(1)
+    again = sorted(more(kinds, draw.choices(rounds, k=len(rounds))) for _ in range(200))
+    counted, slower, pinned = 0.0, 0.0, 0
+    for kind in kinds:
+        best = kind.best(rounds)
+        loss = (kind.median(1 - best, rounds) - kind.median(best, rounds)) / kind.calls
+        calls = statistics.mean(kind.by_second)
+        calls = kind.calls - calls if best == 1 else calls
+        counted += calls * loss
+        slower += calls
+        pinned += sum(last == 1 - best for last in kind.last_by_second)
+    total = sum(kind.median(kind.best(rounds), rounds) for kind in kinds)
+    medians = "".join(
+        f"{1e3 * sum(kind.median(way, rounds) for kind in kinds):>26.3f}" for way in (0, 1, BOTH)
+    )
+    measured = f"{more(kinds, rounds):.1%} ({again[10]:.1%} to {again[-11]:.1%})"
+    share = slower / sum(kind.calls for kind in kinds)
+    return (
+        f"{name:<16}{medians}{measured:>24}{counted / total:>10.1%}{share:>9.1%}"
+        f"{f'{pinned}/{len(rounds) * len(kinds)}':>8}"
+    )
 
 
-def add(found: dict[str, dict[str, list[float]]], ways: dict[str, str]) -> list[float]:
-    """The sums over all kinds, run by run. Each kind of calls takes its way."""
-    return [sum(run) for run in zip(*(found[kind][way] for kind, way in ways.items()), strict=True)]
-
-
-def row(name: str, times: list[list[float]], best: list[float]) -> str:
-    """Runs are compared with their neighbours: the machine may be slower a minute later."""
-    ratios = sorted(both / fixed - 1 for both, fixed in zip(times[-1], best, strict=True))
-    medians = "".join(f"{1e3 * statistics.median(each):>26.3f}" for each in times)
-    more = f"{statistics.median(ratios):.1%} ({ratios[0]:.0%} to {ratios[-1]:.0%})"
-    return f"{name:<18}{medians}{more:>30}"
+def more(kinds: list[Kind], rounds: list[int]) -> float:
+    best = sum(kind.median(kind.best(rounds), rounds) for kind in kinds)
+    return sum(kind.median(BOTH, rounds) for kind in kinds) / best - 1
 
 
 if __name__ == "__main__":

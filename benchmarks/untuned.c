@@ -3,22 +3,28 @@
  *
  *     untuned COLLECTIVE,... BYTES,... WARM_UP CALLS
  *
- * Each cell is a collective, blocking or not, a length and a pattern of arrival. After WARM_UP calls that do
- * not count, rank 0 prints the mean time that a rank spends in a call, over all ranks: the time inside MPI,
- * for a non-blocking call in its begin and its wait. In the pattern "random" each rank computes for a random
- * time before each call, at most as long as the first calls took. A barrier ends each ten calls, as programs
- * have one now and then. */
+ * Each cell is a collective, blocking or not, a length and a pattern of arrival, with a communicator of its
+ * own: what offbeat has found out in other cells does not count. After WARM_UP calls that do not count come
+ * CALLS calls that do, and more of short ones, until they have taken `short_cell` seconds. The time of a call
+ * is the time inside MPI, for a non-blocking call in its begin and its wait, in the mean of all ranks. Rank 0
+ * prints the mean of the middle half of the calls: a rank that loses its core in a few calls does not decide.
+ * In the pattern "random" each rank computes for a random time before each call, at most longest_delay(): the
+ * ranks are as late without offbeat as with it. A barrier ends each ten calls, as programs have one now and
+ * then. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { most_calls = 16 };  // as a multiple of CALLS
+static const double short_cell = 3e-3;
+
 static int ranks, rank;
+static MPI_Comm all;  // of one cell
 static char *from, *to;
 static int *counts, *begins;
 
 static void begin(const char* name, int bytes, int nonblocking, MPI_Request* request) {
-  const MPI_Comm all = MPI_COMM_WORLD;
   const int doubles = bytes / 8;
   *request = MPI_REQUEST_NULL;
   for (int k = 0; k < ranks; ++k) {
@@ -80,24 +86,49 @@ static void compute(double seconds) {
   }
 }
 
+static int ascending(const void* one, const void* other) {
+  const double difference = *(const double*)one - *(const double*)other;
+  return difference < 0 ? -1 : difference > 0;
+}
+
+// About what a collective of this length takes.
+static double longest_delay(int bytes) { return 1e-6 + bytes / 4e9; }
+
+static double mean_of_middle_half(double* times, int count) {
+  const int begin = count / 4, end = count - begin;
+  double sum = 0;
+  qsort(times, (size_t)count, sizeof *times, ascending);
+  for (int k = begin; k < end; ++k) sum += times[k];
+  return sum / (end - begin);
+}
+
 static void measure(const char* name, int bytes, int nonblocking, int is_random, int warm_up, int calls) {
-  double spent = 0, first = 0;
+  double first = 0;
   unsigned int state = 1 + (unsigned)rank;
-  MPI_Barrier(MPI_COMM_WORLD);
-  for (int k = 0; k < 10; ++k) first += call(name, bytes, nonblocking) / 10;
-  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
-  for (int k = 0; k < warm_up + calls; ++k) {
-    if (k % 10 == 0) MPI_Barrier(MPI_COMM_WORLD);
-    if (is_random) compute(first * (rand_r(&state) % 1000) / 1000);
+  MPI_Comm_dup(MPI_COMM_WORLD, &all);
+  MPI_Barrier(all);
+  for (int k = 0; k < 10; ++k) {
     const double time = call(name, bytes, nonblocking);
-    if (k >= warm_up) spent += time;
+    if (k == 0 || time < first) first = time;
   }
-  MPI_Allreduce(MPI_IN_PLACE, &spent, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_DOUBLE, MPI_MAX, all);
+  int count = calls;
+  while (count < most_calls * calls && 2 * count * first <= short_cell) count *= 2;
+  double* const times = malloc((size_t)count * sizeof *times);
+  for (int k = 0; k < warm_up + count; ++k) {
+    if (k % 10 == 0) MPI_Barrier(all);
+    if (is_random) compute(longest_delay(bytes) * (rand_r(&state) % 1000) / 1000);
+    const double time = call(name, bytes, nonblocking);
+    if (k >= warm_up) times[k - warm_up] = time;
+  }
+  MPI_Reduce(rank == 0 ? MPI_IN_PLACE : times, times, count, MPI_DOUBLE, MPI_SUM, 0, all);
   if (rank == 0) {
     printf("%s%s %d %s %.3f\n", nonblocking ? "i" : "", name, bytes, is_random ? "random" : "balanced",
-           spent / calls / ranks * 1e6);
+           mean_of_middle_half(times, count) / ranks * 1e6);
     fflush(stdout);
   }
+  free(times);
+  MPI_Comm_free(&all);
 }
 
 int main(int argc, char** argv) {

@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--collectives", default=COLLECTIVES)
     parser.add_argument("--bytes", default=SIZES)
     parser.add_argument("--warm-up", type=int, default=200, help="calls that do not count (default: 200)")
-    parser.add_argument("--calls", type=int, default=60, help="calls that count (default: 60)")
+    parser.add_argument("--calls", type=int, default=60, help="calls that count, at least (default: 60)")
     parser.add_argument("--turns", type=int, default=3, help="turns of a pass (default: 3)")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--limit", type=float, default=0.95, help="ratio below which a cell is listed")

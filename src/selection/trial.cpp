@@ -2,6 +2,7 @@
 #include "selection/trial.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 
@@ -13,10 +14,14 @@ constexpr std::uint64_t missing(CombineTimes combine) {
 }
 
 // Returns the mean of the half that begins after the shortest eighth: a rank may be interrupted in any call,
-// so long times say little. `times` is sorted.
-std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
+// so long times say little. The longest time over the ranks contains the wait for a late root, which is the
+// same for all alternatives and hides what they differ in. So of these only the shortest quarter counts.
+// `times` is sorted.
+std::uint64_t robust_mean(std::span<const std::uint64_t> times, CombineTimes combine) {
   if (times.empty()) return 0;
-  const auto counted = times.subspan(times.size() / 8, (times.size() + 1) / 2);
+  const auto counted = combine == CombineTimes::longest
+                           ? times.first((times.size() + 3) / 4)
+                           : times.subspan(times.size() / 8, (times.size() + 1) / 2);
   return std::accumulate(counted.begin(), counted.end(), std::uint64_t{0}) / counted.size();
 }
 
@@ -24,30 +29,35 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times) {
 
 // After `samples` calls of each alternative, warm-ups included, those are dropped whose shortest time is more
 // than `factor` times that of the best. The fewer the calls, the larger the factor. That bounds what a trial
-// can cost.
+// can cost. A late root makes the longest time of a call longer, so there the factors are larger.
 struct Trial::Look {
   std::size_t samples;
   double factor;
+  bool during_warm_ups = false;
+  bool drops_pinned = true;  // a few interrupted calls must not unpin an alternative
 
-  // Returns the look that is due after this number of samples, or null. Several samples may have come at
-  // once.
-  static const Look* after(std::size_t samples, std::size_t at_once) {
-    static constexpr Look looks[] = {{4, 1.5}, {8, 1.25}, {12, 1.25}};
-    for (const Look& each : looks)
-      if (samples >= each.samples && samples < each.samples + at_once) return &each;
-    return nullptr;
+  // Returns the last look that became due when `samples_before` became `samples_now`, or null.
+  static const Look* between(std::size_t samples_before, std::size_t samples_now, CombineTimes combine) {
+    static constexpr std::array of_shortest{Look{2, 4, true, false}, Look{4, 1.5}, Look{8, 1.25}};
+    static constexpr std::array of_longest{Look{4, 4, true, false}, Look{8, 1.5}};
+    const Look* last = nullptr;
+    for (const Look& each : combine == CombineTimes::shortest ? std::span<const Look>(of_shortest)
+                                                              : std::span<const Look>(of_longest))
+      if (samples_before < each.samples && samples_now >= each.samples) last = &each;
+    return last;
   }
 };
 
 Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row, std::size_t warm_ups)
-    : alternatives_(alternatives),
-      combine_(combine),
+    : combine_(combine),
+      alternatives_(alternatives),
       in_a_row_(calls_in_a_row),
-      absences_(alternatives),
+      waits_(alternatives),
       shortest_(alternatives),
-      estimates_(alternatives) {
+      estimates_(alternatives),
+      known_(alternatives) {
   const std::size_t most_samples =
-      std::max(warm_ups + first_samples, later_warm_ups + later_samples) + 2 * in_a_row_;
+      std::max(warm_ups + first_samples, later_warm_ups + later_samples) + in_a_row_;
   alive_.reserve(alternatives);
   order_.reserve(alternatives * in_a_row_);
   times_.resize(alternatives * most_samples);
@@ -58,23 +68,16 @@ Trial::Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_i
 
 void Trial::open(std::size_t warm_ups, std::size_t samples) {
   alive_.clear();
-  for (std::size_t k = 0; k < alternatives_; ++k) {
-    if (absences_[k].openings == 0) {
-      alive_.push_back(k);
-    } else {
-      --absences_[k].openings;
-    }
-  }
-  if (alive_.size() == 1) {
-    wait_for_next_opening();
-    return;
-  }
+  for (std::size_t k = 0; k < alternatives_; ++k)
+    if (waits_[k] == 0) alive_.push_back(k);
   is_open_ = true;
   ++opening_;
-  warm_ups_ = (warm_ups + in_a_row_ - 1) / in_a_row_ * in_a_row_;
-  samples_ = (samples + in_a_row_ - 1) / in_a_row_ * in_a_row_;
+  warm_ups_ = warm_ups;
+  all_samples_ = warm_ups + samples;
   std::ranges::fill(times_, missing(combine_));
-  round_ = 0;
+  slots_combined_ = 0;
+  samples_so_far_ = 0;
+  rounds_averaged_ = 0;
   calls_measured_ = 0;
   begin_round();
 }
@@ -83,12 +86,17 @@ void Trial::open(std::size_t warm_ups, std::size_t samples) {
 // Thue-Morse sequence says, which gives each of two alternatives equal shares of the calls of such patterns.
 void Trial::begin_round() {
   position_ = 0;
+  row_ = samples_so_far_ < in_a_row_ ? std::min<std::size_t>(in_a_row_, 2) : in_a_row_;
   order_.clear();
-  const std::size_t warm_up_rounds = warm_ups_ / in_a_row_;
-  const std::size_t counted = round_ > warm_up_rounds ? round_ - warm_up_rounds : 0;
-  const bool is_turned = std::popcount(counted) % 2 == 1;
+  const bool is_turned = std::popcount(rounds_averaged_) % 2 == 1;
   for (std::size_t k = 0; k < alive_.size(); ++k)
-    order_.insert(order_.end(), in_a_row_, alive_[is_turned ? alive_.size() - 1 - k : k]);
+    order_.insert(order_.end(), row_, alive_[is_turned ? alive_.size() - 1 - k : k]);
+}
+
+const Trial::Look* Trial::look_due() const {
+  const Look* look = Look::between(slots_combined_ / alternatives_, samples_so_far_, combine_);
+  const bool is_due = look != nullptr && (look->during_warm_ups || samples_so_far_ > until_first_look_);
+  return is_due ? look : nullptr;
 }
 
 std::size_t Trial::count_call() {
@@ -100,11 +108,12 @@ std::size_t Trial::count_call() {
     return no_slot;
   }
   ++calls_measured_;
-  const std::size_t slot = order_[position_] * all_samples() + samples_so_far() + position_ % in_a_row_;
+  const std::size_t sample = samples_so_far_ + position_ % row_;
+  const std::size_t slot = sample * alternatives_ + order_[position_];
   if (++position_ < order_.size()) return slot;
-  ++round_;
-  is_due_ = samples_so_far() == all_samples() ||
-            (samples_so_far() > until_first_look_ && Look::after(samples_so_far(), in_a_row_) != nullptr);
+  samples_so_far_ += row_;
+  if (samples_so_far_ > warm_ups_) ++rounds_averaged_;
+  is_due_ = samples_so_far_ >= all_samples_ || look_due() != nullptr;
   begin_round();
   return slot;
 }
@@ -115,15 +124,18 @@ bool Trial::is_alive(std::size_t alternative) const {
 
 void Trial::estimate_all() {
   for (std::size_t k = 0; k < alternatives_; ++k) {
-    const auto mine = std::span(times_).subspan(k * all_samples(), all_samples());
-    const auto is_known = [&](std::uint64_t time) { return time != missing(combine_); };
     shortest_[k] = 0;
-    for (const std::uint64_t time : mine)
-      if (is_known(time) && (shortest_[k] == 0 || time < shortest_[k])) shortest_[k] = time;
+    known_[k] = 0;
     sorted_.clear();
-    std::ranges::copy_if(mine.subspan(warm_ups_), std::back_inserter(sorted_), is_known);
+    for (std::size_t sample = 0; sample < samples_so_far_; ++sample) {
+      const std::uint64_t time = times_[sample * alternatives_ + k];
+      if (time == missing(combine_)) continue;
+      ++known_[k];
+      if (shortest_[k] == 0 || time < shortest_[k]) shortest_[k] = time;
+      if (sample >= warm_ups_) sorted_.push_back(time);
+    }
     std::ranges::sort(sorted_);
-    estimates_[k] = sorted_.empty() ? shortest_[k] : robust_mean(sorted_);
+    estimates_[k] = sorted_.empty() ? shortest_[k] : robust_mean(sorted_, combine_);
   }
 }
 
@@ -132,21 +144,18 @@ void Trial::drop_by(const Look& look) {
   for (const std::size_t each : alive_)
     if (shortest_[each] > 0) best = std::min(best, shortest_[each]);
   std::erase_if(alive_, [&](std::size_t each) {
-    const double slower = static_cast<double>(shortest_[each]) / static_cast<double>(best);
-    const bool is_dropped = slower > look.factor;
-    if (is_dropped && slower > hopeless) {
-      absences_[each].openings = absences_[each].next;
-      absences_[each].next = 2 * absences_[each].next + 1;
-    }
-    return is_dropped;
+    if (each == pinned_ && !look.drops_pinned) return false;
+    return static_cast<double>(shortest_[each]) / static_cast<double>(best) > look.factor;
   });
 }
 
 bool Trial::decide() {
   is_due_ = false;
+  const Look* const look = look_due();
+  slots_combined_ = slots_so_far();
   estimate_all();
-  if (const Look* look = Look::after(samples_so_far(), in_a_row_)) drop_by(*look);
-  if (samples_so_far() < all_samples() && alive_.size() > 1) {
+  if (look != nullptr) drop_by(*look);
+  if (samples_so_far_ < all_samples_ && alive_.size() > 1) {
     begin_round();
     return false;
   }
@@ -165,12 +174,31 @@ void Trial::pin() {
     }
   }
   pinned_ = best;
+  make_slower_ones_wait();
   wait_for_next_opening();
 }
 
+void Trial::make_slower_ones_wait() {
+  const std::uint64_t best = shortest_[pinned_];
+  if (best == 0) return;
+  // It may have been the root that was late.
+  const std::uint64_t longest = combine_ == CombineTimes::shortest ? longest_wait : longest_wait / 8;
+  for (std::size_t k = 0; k < alternatives_; ++k) {
+    if (known_[k] == 0 || shortest_[k] <= best) continue;  // it was away, or it lost nothing
+    const std::uint64_t lost = known_[k] * (shortest_[k] - best);
+    waits_[k] = std::min(lost * calls_per_lost_call / best, longest * period_);
+  }
+}
+
+// The trial opens when at least one alternative takes part beside the pinned one.
 void Trial::wait_for_next_opening() {
   is_open_ = false;
-  calls_left_ = period_;
+  waits_[pinned_] = 0;
+  std::uint64_t shortest = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t k = 0; k < alternatives_; ++k)
+    if (k != pinned_) shortest = std::min(shortest, waits_[k]);
+  calls_left_ = std::max(period_, shortest);
+  for (std::uint64_t& each : waits_) each -= std::min(each, calls_left_);
   period_ = std::min(period_ * 2, longest_period);
 }
 

@@ -32,9 +32,9 @@ enum class CombineTimes : std::uint8_t { shortest, longest };
 
 class Trial {
  public:
-  // A round runs each alternative `calls_in_a_row` times. The first `warm_ups` calls of each alternative,
-  // rounded up to whole rounds, are not averaged. No alternative is dropped before it has had more calls.
-  // Throws std::bad_alloc; nothing else here allocates memory.
+  // A round runs each alternative `calls_in_a_row` times, the first rounds at most twice. The first
+  // `warm_ups` calls of each alternative are not averaged. Before it has had more calls, an alternative is
+  // only dropped if it is hopeless. Throws std::bad_alloc; nothing else here allocates memory.
   Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1,
         std::size_t warm_ups = 2);
 
@@ -51,10 +51,12 @@ class Trial {
     return true;
   }
   // Counts the next call. Returns the slot for its duration, or `no_slot` if the trial needs none. Slots that
-  // stay empty are ignored.
+  // stay empty are ignored. So are times that come after the ranks have combined them.
   static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
   std::size_t count_call();
-  void set_time(std::size_t slot, std::uint64_t nanoseconds) { times_[slot] = nanoseconds; }
+  void set_time(std::size_t slot, std::uint64_t nanoseconds) {
+    if (slot >= slots_combined_) times_[slot] = nanoseconds;
+  }
 
   // Returns how often the trial has opened. A slot belongs to one opening.
   [[nodiscard]] std::uint32_t opening() const { return opening_; }
@@ -63,8 +65,10 @@ class Trial {
   // calls run the alternative that was pinned last, and are not measured.
   [[nodiscard]] bool is_due() const { return is_due_; }
   [[nodiscard]] std::span<std::uint64_t> times() {
-    return std::span(times_).first(alternatives_ * (warm_ups_ + samples_));
+    return std::span(times_).subspan(slots_combined_, slots_so_far() - slots_combined_);
   }
+  // Returns how many times the ranks have to combine at most.
+  [[nodiscard]] std::size_t most_times() const { return times_.size(); }
   // Returns true if an alternative is pinned now. It then runs for a while.
   bool decide();
 
@@ -77,60 +81,63 @@ class Trial {
   [[nodiscard]] std::size_t calls_measured() const { return calls_measured_; }
 
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
-  static constexpr double margin = 0.05;
+  static constexpr double margin = 0.03;
   // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
-  // come warm-ups. An alternative that takes 1.5 times as long as the best is dropped after 4 calls, and one
-  // that takes 1.25 times as long after 8, or 12. One that takes `hopeless` times as long also misses the
-  // next opening; the next time three, then seven and so on.
-  static constexpr double hopeless = 3;
-  static constexpr std::size_t first_samples = 16;
-  static constexpr std::size_t later_samples = 8;
+  // come warm-ups. An alternative that takes 4 times as long as the best is dropped after 2 calls, one that
+  // takes 1.5 times as long after 4, and one that takes 1.25 times as long after 8. Where the longest time
+  // over the ranks counts, these are 4 times after 4 calls and 1.5 times after 8.
+  static constexpr std::size_t first_samples = 14;
+  static constexpr std::size_t later_samples = 7;
   static constexpr std::size_t later_warm_ups = 1;
   // The number of calls until the trial opens again for the first time. It doubles each time.
   static constexpr std::uint64_t first_period = 256;
   static constexpr std::uint64_t longest_period = std::uint64_t{1} << 20;
+  // Before a slower alternative takes part again, there are this many calls for each call of the best that
+  // would have fitted into the time that it lost: that is 0.5%. But it does not wait longer than
+  // `longest_wait` periods, or an eighth of that where the longest time counts.
+  static constexpr std::uint64_t calls_per_lost_call = 200;
+  static constexpr std::uint64_t longest_wait = 64;
 
  private:
-  // Opens the trial, unless only one alternative takes part.
   void open(std::size_t warm_ups, std::size_t samples);
   void wait_for_next_opening();
   void begin_round();
-  [[nodiscard]] bool is_alive(std::size_t alternative) const;
-  // Returns how many calls each alternative has had, and how many it gets.
-  [[nodiscard]] std::size_t samples_so_far() const { return round_ * in_a_row_; }
-  [[nodiscard]] std::size_t all_samples() const { return warm_ups_ + samples_; }
-  void estimate_all();
   struct Look;
+  [[nodiscard]] const Look* look_due() const;
+  [[nodiscard]] bool is_alive(std::size_t alternative) const;
+  [[nodiscard]] std::size_t slots_so_far() const { return samples_so_far_ * alternatives_; }
+  void estimate_all();
+  void make_slower_ones_wait();
   void drop_by(const Look& look);
   void pin();
 
-  const std::size_t alternatives_;
-  const CombineTimes combine_;
-  const std::size_t in_a_row_;
+  std::uint64_t calls_left_ = 0;  // until the trial opens again
   bool is_open_ = true;
   bool is_due_ = false;
+  const CombineTimes combine_;
+  const std::size_t alternatives_;
+  const std::size_t in_a_row_;
   std::size_t pinned_ = 0;
   std::uint64_t period_ = first_period;
-  std::uint64_t calls_left_ = 0;  // until the trial opens again
   std::size_t calls_measured_ = 0;
   std::uint32_t opening_ = 0;
 
-  struct Absence {
-    std::uint32_t openings = 0;  // that the alternative still misses
-    std::uint32_t next = 1;      // how many it misses when it is hopeless the next time
-  };
-  std::vector<Absence> absences_;   // of each alternative
-  std::vector<std::size_t> alive_;  // the alternatives that are not dropped
-  std::vector<std::size_t> order_;  // the calls of this round
-  std::size_t position_ = 0;        // in order_
-  std::size_t round_ = 0;
+  std::vector<std::uint64_t> waits_;  // calls until each alternative takes part again
+  std::vector<std::size_t> alive_;    // the alternatives that are not dropped
+  std::vector<std::size_t> order_;    // the calls of this round
+  std::size_t position_ = 0;          // in order_
+  std::size_t row_ = 0;               // calls of each alternative in this round
+  std::size_t rounds_averaged_ = 0;   // those before this one
+  std::size_t samples_so_far_ = 0;    // of each alternative, in the rounds before this one
+  std::size_t all_samples_ = 0;       // of each alternative, warm-ups included
   std::size_t warm_ups_ = 0;          // of each alternative
   std::size_t until_first_look_ = 0;  // samples of each alternative
-  std::size_t samples_ = 0;           // of each alternative, without warm-ups
-  std::vector<std::uint64_t> times_;  // all_samples() of each alternative
+  std::vector<std::uint64_t> times_;  // the first sample of all alternatives, then the second and so on
+  std::size_t slots_combined_ = 0;    // with the other ranks
   std::vector<std::uint64_t> sorted_;
   std::vector<std::uint64_t> shortest_;  // of each alternative
   std::vector<std::uint64_t> estimates_;
+  std::vector<std::uint64_t> known_;  // the number of times of each alternative
 };
 
 }  // namespace offbeat

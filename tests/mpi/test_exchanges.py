@@ -53,7 +53,10 @@ HOW = {  # settings
 }
 # Where the host's own is faster, it is chosen; here it would only give the faults of that MPI.
 OURS = {
-    "impi": {f"OFFBEAT_{name}": "arrival_direct" for name in ("ALLGATHER", "ALLTOALL", "GATHER", "SCATTER")},
+    "impi": {
+        f"OFFBEAT_{name}": "arrival_direct"
+        for name in ("ALLGATHER", "ALLTOALL", "ALLTOALLV", "GATHER", "SCATTER")
+    },
     "mpich": {"OFFBEAT_ALLTOALL": "arrival_direct"},
 }
 FEW_CALLS = ("12", "120", "3000")

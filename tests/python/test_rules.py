@@ -175,8 +175,8 @@ def test_diff_has_the_calls_that_change(rules: Path) -> None:
 
 
 def test_diff_sees_another_alternative(rules: Path) -> None:
-    (found,) = difference(rules, "alltoallv * 1 2.. * arrival_direct | native")
-    assert (found.choice.first, found.choice.second) == ("arrival_direct", "arrival_direct | native")
+    (found,) = difference(rules, "barrier * 1 2.. * arrival_counter | native")
+    assert (found.choice.first, found.choice.second) == ("arrival_counter", "arrival_counter | native")
 
 
 def test_diff_as_a_command(offbeat: Offbeat, rules: Path) -> None:

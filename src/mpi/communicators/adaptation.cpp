@@ -6,6 +6,8 @@
 #include <chrono>
 #include <mutex>
 
+#include "node/board_shape.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -41,19 +43,21 @@ Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t by
 }  // namespace
 
 RowTrial::RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes)
-    : collective_(collective),
-      row_(&row),
-      form_(form),
+    : row_(&row),
       bytes_(similar_lengths(row.bytes, bytes)),
+      widest_(static_cast<std::uint32_t>(std::min(row.elements.narrow, BoardShape::smallest_chunk))),
+      form_(form),
+      collective_(collective),
+      pinned_(Chosen::by(row.alternatives.front())),
       trial_(row.alternatives.size(), combine_times(collective), calls_in_a_row, warm_ups(form)),
-      combined_(trial_.times().size()) {}
+      combined_(trial_.most_times()) {}
 
 std::uint64_t RowTrial::now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(since).count());
 }
 
-void RowTrial::begin_measured(const Call& call, int rank, int ranks) {
+void RowTrial::begin_call(const Call& call, int rank, int ranks) {
   {
     const std::lock_guard lock(lock_);
     slot_ = trial_.count_call();

@@ -14,6 +14,7 @@
 
 #include "base/spin_lock.hpp"
 #include "collectives/call.hpp"
+#include "mpi/communicators/communicator_plans.hpp"
 #include "selection/plan.hpp"
 #include "selection/trial.hpp"
 
@@ -37,6 +38,10 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   [[nodiscard]] bool is_for(const PlanRow& row, CallForm form, std::size_t bytes) const {
     return row_ == &row && form_ == form && bytes_.contains(bytes);
   }
+  // Returns true if the row is the one that the plan in use has for such a call.
+  [[nodiscard]] bool takes(Collective collective, CallForm form, std::size_t bytes, std::size_t width) const {
+    return collective_ == collective && form_ == form && bytes_.contains(bytes) && width <= widest_;
+  }
   [[nodiscard]] Collective collective() const { return collective_; }
   [[nodiscard]] const PlanRow& row() const { return *row_; }
   [[nodiscard]] const Range<std::size_t>& bytes() const { return bytes_; }
@@ -44,14 +49,17 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   [[nodiscard]] const Trial& trial() const { return trial_; }
 
   // Returns what the next call runs. It is the same until that call is counted.
-  [[nodiscard]] const Alternative& next() const { return row_->alternatives[trial_.next()]; }
+  [[nodiscard]] Chosen next() const {
+    if (trial_.measures()) [[unlikely]]
+      return Chosen::by(row_->alternatives[trial_.next()]);
+    return pinned_;
+  }
+  // Counts a blocking call as it begins, if nothing but that has to be done. Otherwise returns false, and
+  // begin_call() must follow.
+  [[nodiscard]] bool try_count_call() { return trial_.try_count_call(); }
   // Counts a blocking call as it begins. If it does not fail, end_call() must follow. `call` is what this
   // rank of the communicator does.
-  void begin_call(const Call& call, int rank, int ranks) {
-    slot_ = Trial::no_slot;
-    if (!trial_.try_count_call()) [[unlikely]]
-      begin_measured(call, rank, ranks);
-  }
+  void begin_call(const Call& call, int rank, int ranks);
   void end_call() {
     if (slot_ != Trial::no_slot) [[unlikely]]
       set_time(slot_, now() - begun_);
@@ -68,7 +76,9 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
     combine(combined);
     const std::lock_guard lock(lock_);
     std::ranges::copy(combined, trial_.times().begin());
-    return trial_.decide();
+    const bool is_pinned = trial_.decide();
+    pinned_ = Chosen::by(row_->alternatives[trial_.pinned()]);
+    return is_pinned;
   }
 
   // Returns the time of this process in nanoseconds.
@@ -76,16 +86,18 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
 
  private:
   friend class MeasuredCall;
-  void begin_measured(const Call& call, int rank, int ranks);
   void set_time(std::size_t slot, std::uint64_t nanoseconds);
   void copy_times(std::span<std::uint64_t> to);
 
-  const Collective collective_;
+  // What a call needs that runs the pinned alternative is close together.
   const PlanRow* const row_;
-  const CallForm form_;
   const Range<std::size_t> bytes_;
-  SpinLock lock_;
+  const std::uint32_t widest_;  // the most bytes that an element may have
+  const CallForm form_;
+  const Collective collective_;
+  Chosen pinned_;
   Trial trial_;
+  SpinLock lock_;
   std::vector<std::uint64_t> combined_;
   std::size_t slot_ = Trial::no_slot;  // of the present blocking call
   std::uint64_t begun_ = 0;            // when it began
@@ -118,6 +130,12 @@ class MeasuredCall {
 
 class Adaptation {
  public:
+  // Returns a trial that takes such a call, if there was such a call not long ago. Otherwise returns null.
+  [[nodiscard]] RowTrial* recent(Collective collective, CallForm form, std::size_t bytes,
+                                 std::size_t width) const {
+    RowTrial* const found = recent_[place_of(collective, form, bytes)];
+    return found != nullptr && found->takes(collective, form, bytes, width) ? found : nullptr;
+  }
   // Returns the trial for such a call of a row that has a choice. The first such call makes it. Throws
   // std::bad_alloc.
   [[nodiscard]] RowTrial& trial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {

@@ -85,6 +85,8 @@ void Communicator::apply() {
 }
 
 Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
+  if (RowTrial* const recent = adaptation_.recent(collective, CallForm::blocking, bytes, width))
+    return {recent->next(), recent};
   const Plan& plan = plans_.of(collective).plan();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
@@ -92,7 +94,7 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   if (!row.has_choice()) return {Chosen::by(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::blocking, bytes); });
-  return {Chosen::by(trial->next()), trial};
+  return {trial->next(), trial};
 }
 
 Choice Communicator::choose_undecided(Collective collective, std::size_t bytes, std::size_t width) {
@@ -271,7 +273,7 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   if (!is_measured) return {Chosen::by(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
-  return {Chosen::by(trial->next()), trial};
+  return {trial->next(), trial};
 }
 
 void Communicator::announce_begun(Collective collective, std::size_t bytes) {

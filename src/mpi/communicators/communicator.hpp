@@ -57,8 +57,8 @@ class Communicator final : public OperationsOwner {
       return {mine.short_row()};
     return choose_from_rows(collective, bytes, width);
   }
-  // Call when a call begins that takes an alternative of a trial. If the trial is due then, the next blocking
-  // call of any collective lets the ranks decide.
+  // Call when a call begins that takes an alternative of a trial, unless RowTrial::try_count_call() suffices.
+  // If the trial is due then, the next blocking call of any collective lets the ranks decide.
   void begin_measured(RowTrial& row, const Call& call) {
     row.begin_call(call, rank_, size_);
     if (row.is_due()) [[unlikely]]

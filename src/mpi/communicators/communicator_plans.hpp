@@ -55,7 +55,7 @@ class PlanInUse {
   void use(const Plan& plan, const Plan& nonblocking, std::uint64_t generation) {
     plan_ = &plan;
     nonblocking_ = &nonblocking;
-    generation_ = generation;
+    generation_ = generation_in_use_ = generation;
     short_ = {};
     short_least_ = any_length;
     short_span_ = 0;
@@ -68,6 +68,8 @@ class PlanInUse {
     }
   }
   void mark_outdated() { generation_ = 0; }
+  // Makes the plan as up to date as it was before mark_outdated().
+  void mark_as_before() { generation_ = generation_in_use_; }
   [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
   [[nodiscard]] const Plan& nonblocking() const { return *nonblocking_; }
@@ -84,6 +86,7 @@ class PlanInUse {
   Chosen short_;
   const Plan* plan_ = nullptr;
   const Plan* nonblocking_ = nullptr;
+  std::uint64_t generation_in_use_ = 0;
 };
 
 // CommunicatorPlans holds the plans of all collectives: those that the ranks have agreed on, and those in
@@ -113,6 +116,9 @@ class CommunicatorPlans {
   // Makes the next blocking call bring the plans up to date, although nothing may have changed.
   void mark_outdated() {
     for (PlanInUse& each : in_use_) each.mark_outdated();
+  }
+  void mark_as_before() {
+    for (PlanInUse& each : in_use_) each.mark_as_before();
   }
   [[nodiscard]] const PlanInUse& of(Collective collective) const { return in_use_[index_of(collective)]; }
   [[nodiscard]] bool is_up_to_date(Collective collective) const {

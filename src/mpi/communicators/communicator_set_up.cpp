@@ -57,7 +57,11 @@ void Communicator::refresh(Collective collective) {
     return;
   }
   const Collectives wanted = requested_.with(collective);
-  adaptation_.each_due([&](RowTrial& row) { decide(row); });
+  if (adaptation_.is_any_due()) {
+    adaptation_.each_due([&](RowTrial& row) { decide(row); });
+    plans_.mark_as_before();
+    if (plans_.is_up_to_date(collective)) return;
+  }
   // All ranks get equal answers here: they agree on the plans and on what already exists.
   if (plans_.are_current() && has_means_for(wanted)) {
     apply();

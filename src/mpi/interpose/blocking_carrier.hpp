@@ -57,7 +57,7 @@ struct BlockingCarrier {
                     Kept& kept) const {
     const Choice choice = communicator.choose(collective, bytes, call.output.width);
     communicator.announce(collective, bytes);
-    if (choice.trial != nullptr) [[unlikely]]
+    if (choice.trial != nullptr && !choice.trial->try_count_call()) [[unlikely]]
       return carry_out_measured<collective>(communicator, *choice.trial, choice, call, bytes, shares, kept);
     return carry_out<collective>(communicator, choice, call, bytes, shares, kept);
   }
