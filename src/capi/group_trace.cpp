@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
+#include "base/line_of_node.hpp"
 #include "base/settings.hpp"
 #include "trace/communicator_filter.hpp"
 #include "trace/header.hpp"
@@ -249,7 +249,7 @@ class Observer final : public GroupObserver {
         if (number != std::numeric_limits<std::uint32_t>::max()) log = new Log(number);
       });
     } catch (const std::exception& error) {
-      if_possible([&] { say(std::string("calls in groups are not traced: ") + error.what()); });
+      if_possible([&] { say_once_on_node(std::string("calls in groups are not traced: ") + error.what()); });
     }
     return log;
   }

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/line_of_node.hpp"
 #include "base/log.hpp"
 
 namespace offbeat::trace {
@@ -97,7 +98,7 @@ bool Writer::grow() {
   }
   is_full_ = true;
   const std::string why = wanted > most_bytes_ ? "OFFBEAT_TRACE_MIB is reached" : std::strerror(error);
-  say(path_ + ": no more calls are recorded: " + why);
+  say_once_on_node(path_ + ": no more calls are recorded: " + why);
   return false;
 }
 
@@ -107,7 +108,7 @@ bool Writer::move_window() {
   auto* memory = static_cast<std::byte*>(map(file_, offset, bytes));
   if (memory == nullptr) {
     is_full_ = true;
-    say(path_ + ": no more calls are recorded: " + std::strerror(errno));
+    say_once_on_node(path_ + ": no more calls are recorded: " + std::strerror(errno));
     return false;
   }
   unmap();

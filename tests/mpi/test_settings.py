@@ -4,7 +4,17 @@
 from __future__ import annotations
 
 import pytest
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, run
+from harness import (
+    INSIDE_OFFBEAT,
+    PROGRAMS,
+    Mpi,
+    Result,
+    clean_environment,
+    compile_program,
+    execute,
+    library,
+    run,
+)  # fmt: skip
 
 
 def stops(result: Result, *words: str) -> None:
@@ -15,7 +25,7 @@ def stops(result: Result, *words: str) -> None:
     assert "exit" not in lines[0] or "code 2" in lines[0], str(result)
     for word in words:
         assert word in lines[0], f"{word!r} is not in the line\n{result}"
-    assert len(set(lines)) == 1, f"more than one message\n{result}"
+    assert len(lines) == 1, f"more than one line\n{result}"
 
 
 @INSIDE_OFFBEAT
@@ -54,3 +64,18 @@ def test_what_a_terminal_would_obey_is_escaped(mpi: Mpi, variable: str, value: s
     stops(result, shown)
     ours = [line for line in result.stderr.splitlines() if "offbeat: " in line]
     assert "\x1b" not in "".join(ours), str(result)
+
+
+@INSIDE_OFFBEAT
+def test_a_launcher_that_ends_no_rank_shows_one_line(mpi: Mpi) -> None:
+    """As srun does by default. The ranks start one after the other, rank 0 in the middle."""
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    script = (
+        'for rank in 3 0 2 1; do PMI_RANK=$rank OMPI_COMM_WORLD_RANK=$rank MPI_LOCALNRANKS=4 '
+        'OMPI_COMM_WORLD_LOCAL_SIZE=4 LD_PRELOAD=$0 "$1" & wait="$wait $!"; sleep 0.05; done; '
+        'for one in $wait; do wait $one; [ $? = 2 ] || exit 9; done; exit 2'
+    )  # fmt: skip
+    environment = clean_environment(mpi) | {"OFFBEAT_RULES": "/missing"}
+    result = execute(["sh", "-c", script, str(library(mpi.family)), str(program)], environment, 60)
+    stops(result, "OFFBEAT_RULES: ", "/missing")
+    assert result.returncode == 2, str(result)

@@ -2,11 +2,12 @@
 """Whatever a user gets wrong: one line that says what, and exit code 2."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from fakes import MakeMpi, Offbeat, write_program
-from offbeat.errors import BAD_INPUT, CANNOT_START
+from offbeat.errors import BAD_INPUT, CANNOT_START, FAILED
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,14 @@ def test_what_a_terminal_would_obey_is_escaped(offbeat: Offbeat, arguments: list
     done = offbeat(*arguments)
     assert_refused(done, shown)
     assert done.stderr[:-1].isprintable()
+
+
+@pytest.mark.parametrize(("verb", "code"), [("info", FAILED), ("run", CANNOT_START)])
+def test_what_the_machine_refuses_is_one_line(verb: str, code: int) -> None:
+    words = [sys.executable, "-m", "offbeat", verb, *(["true"] if verb == "run" else [])]
+    limited = ["sh", "-c", 'ulimit -n 8; exec "$@"', "sh", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (code, "offbeat: Too many open files\n")
 
 
 def test_a_long_text_is_cut(offbeat: Offbeat) -> None:

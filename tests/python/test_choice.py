@@ -27,6 +27,20 @@ def test_a_linked_program_overrides_the_path(
     assert choice.variables == {}
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_program_with_address_sanitizer_starts_behind_a_preload(
+    wanted: bool, fake_mpi: MakeMpi, clean_environment: Environment, tmp_path: Path
+) -> None:
+    fake = fake_mpi("openmpi")
+    compile_c("", fake.libmpi.parent / "libasan.so.8", "-shared", "-Wl,-soname,libasan.so.8")
+    program = fake.program(
+        tmp_path / "solver", "-Wl,--no-as-needed", str(fake.libmpi.parent / "libasan.so.8")
+    )
+    environment = clean_environment | {"ASAN_OPTIONS": "detect_leaks=0"}
+    choice = choose(str(fake.prefix) if wanted else None, program, [], environment)
+    assert choice.variables == {"ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0"}
+
+
 def test_a_program_that_shows_nothing_gets_the_mpi_on_path(
     fake_mpi: MakeMpi, clean_environment: Environment, tmp_path: Path
 ) -> None:

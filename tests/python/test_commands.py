@@ -21,6 +21,8 @@ def test_version_and_help(offbeat: Offbeat) -> None:
         done = offbeat(*arguments)
         assert done.returncode == 0
         assert all(verb in done.stdout for verb in help_pages.ALL_VERBS)
+    assert offbeat("rules").stdout == offbeat("rules", "--help").stdout
+    assert "offbeat rules [OPTIONS] COMMAND" in offbeat("rules").stdout
 
 
 def values(text: str, kind: str) -> list[str]:

@@ -53,3 +53,11 @@ def test_the_header_is_there() -> None:
     package = Path(libraries.__file__).parents[1]
     found = [Path(str(file.locate())) for file in metadata.files("offbeat") or [] if file.name == "offbeat.h"]
     assert [file.parent.parent.parent.name for file in found] == [package.name]
+
+
+def test_no_compiled_file_says_where_it_was_built() -> None:
+    """Otherwise two builds in different folders would differ."""
+    root = str(Path(__file__).resolve().parents[2]).encode()
+    files = [file for file in metadata.files("offbeat") or [] if file.parent.name == "lib"]
+    assert files
+    assert [file.name for file in files if root in Path(str(file.locate())).read_bytes()] == []

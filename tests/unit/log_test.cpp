@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What people read cannot steer their terminal, and a line stays one line.
+// What people read cannot steer their terminal, a line stays one line, and one process of a node prints it.
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <random>
 #include <string>
+
+#include "base/line_of_node.hpp"
 
 namespace offbeat {
 namespace {
@@ -65,6 +71,53 @@ TEST(Say, WritesOneLineWhateverIsInIt) {
   testing::internal::CaptureStderr();
   say("no such folder: a\nb\x1b[2J");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "offbeat: no such folder: a\\nb\\x1b[2J\n");
+}
+
+// Returns a text that no other process uses at the same time.
+std::string own_text() {
+  std::string text = std::to_string(getpid());
+  for (char& digit : text) digit = static_cast<char>(digit - '0' + 'a');
+  return text;
+}
+
+// Starts processes that print `text` and a number each. All of them live until all have tried.
+std::string printed_by_processes(int count, const std::string& text) {
+  testing::internal::CaptureStderr();
+  std::array<int, 2> tried{};
+  std::array<int, 2> end{};
+  EXPECT_EQ(pipe(tried.data()), 0);
+  EXPECT_EQ(pipe(end.data()), 0);
+  char byte = 0;
+  for (int rank = 0; rank < count; ++rank) {
+    if (fork() != 0) continue;
+    close(end[1]);
+    say_once_on_node(text + std::to_string(rank));
+    static_cast<void>(!write(tried[1], &byte, 1));
+    _exit(static_cast<int>(read(end[0], &byte, 1)));  // 0, because nobody writes
+  }
+  for (int rank = 0; rank < count; ++rank) EXPECT_EQ(read(tried[0], &byte, 1), 1);
+  for (const int file : {tried[0], tried[1], end[0], end[1]}) close(file);
+  while (wait(nullptr) > 0) continue;
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(LineOfNode, IsPrintedByOneOfAllProcesses) {
+  const std::string lines = printed_by_processes(5, own_text() + " rank ");
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 1) << lines;
+  EXPECT_TRUE(lines.starts_with("offbeat: " + own_text() + " rank ")) << lines;
+}
+
+TEST(LineOfNode, IsPrintedAgainByALaterJob) {
+  const std::string first = printed_by_processes(2, own_text() + " again ");
+  const std::string second = printed_by_processes(2, own_text() + " again ");
+  EXPECT_EQ(std::ranges::count(first + second, '\n'), 2) << first << second;
+}
+
+TEST(LineOfNode, DiffersFromOtherLines) {
+  testing::internal::CaptureStderr();
+  for (const char* why : {" too long", " too short", " too long"}) say_once_on_node(own_text() + why);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "offbeat: " + own_text() + " too long\noffbeat: " + own_text() + " too short\n");
 }
 
 }  // namespace

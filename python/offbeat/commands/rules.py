@@ -36,12 +36,18 @@ from offbeat.units import format_count
 
 _BUILT_IN = "built-in rules"
 
-app = help_pages.App(cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
+app = help_pages.App(cls=help_pages.Group, invoke_without_command=True, rich_markup_mode=None)
 
 
 def register(parent: typer.Typer) -> None:
     """Add the verb."""
     parent.add_typer(app, name="rules", help="Check, show, compare and export rules that choose algorithms.")
+
+
+@app.callback()
+def _help_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()

@@ -41,7 +41,7 @@ def choose(
             raise CommandError(
                 f"{found.libmpi}, which {program} uses, is not an MPI library that offbeat knows"
             )
-        return Choice(linked, found.how)
+        return Choice(linked, found.how, _for_sanitizer(found, environment))
     if found.missing is not None:
         return _choose_by_soname(found.missing, program, environment)
     default = discovery.default(environment)
@@ -62,9 +62,10 @@ def _choose_wanted(
     if program is None:
         return Choice(install, why)
     before = linkage(program, arguments, environment)
+    sanitizer = _for_sanitizer(before, environment)
     if before.libmpi is not None and same_library(before.libmpi, install.libmpi):
-        return Choice(install, why)
-    variables = _variables_for(install, environment, python=before.python)
+        return Choice(install, why, sanitizer)
+    variables = _variables_for(install, environment, python=before.python) | sanitizer
     after = linkage(program, arguments, {**environment, **variables})
     if after.missing is not None:
         raise CommandError(f"{program} needs {after.missing}, which {install} does not provide")
@@ -91,3 +92,11 @@ def _variables_for(install: MpiInstall, environment: Mapping[str, str], *, pytho
     if python:
         variables["MPI4PY_LIBMPI"] = str(install.libmpi)
     return variables
+
+
+def _for_sanitizer(found: Linkage, environment: Mapping[str, str]) -> dict[str, str]:
+    """What lets a program with AddressSanitizer start, although libasan is not the first library."""
+    if not found.sanitized:
+        return {}
+    options = [environment["ASAN_OPTIONS"]] if environment.get("ASAN_OPTIONS") else []
+    return {"ASAN_OPTIONS": ":".join([*options, "verify_asan_link_order=0"])}

@@ -27,6 +27,7 @@ class Linkage:
     missing: str | None = None  # the SONAME that the program needs and ld.so does not find
     how: str = ""  # a reason to show to the user, such as "lmp is linked to it"
     python: bool = False
+    sanitized: bool = False  # it loads libasan, which refuses to start behind a preload
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> Path:
@@ -88,14 +89,15 @@ def _linkage_of_elf(path: Path, environment: Mapping[str, str], how: str) -> Lin
         ).stdout
     except FileNotFoundError:
         raise CommandError("ldd is not installed; name the MPI with --mpi") from None
+    sanitized = "\tlibasan.so" in listing
     for line in listing.splitlines():
         match = re.fullmatch(r"\s*(\S+) => (not found|\S+)(?: \(0x[0-9a-f]+\))?\s*", line)
         if match is None or not is_libmpi(Path(match[1]).name):
             continue
         if match[2] == "not found":
-            return Linkage(missing=match[1], how=how)
-        return Linkage(libmpi=Path(os.path.normpath(match[2])), how=how)
-    return Linkage()
+            return Linkage(missing=match[1], how=how, sanitized=sanitized)
+        return Linkage(libmpi=Path(os.path.normpath(match[2])), how=how, sanitized=sanitized)
+    return Linkage(sanitized=sanitized)
 
 
 def _linkage_of_python(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:

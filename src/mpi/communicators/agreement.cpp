@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/line_of_node.hpp"
 #include "base/log.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/process/runtime.hpp"
@@ -71,8 +72,9 @@ void say_once_that_ranks_differ(std::string_view what, int ranks) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
   try_to([&] {
-    say("ranks have different " + std::string(what) + ": the host MPI serves this communicator of " +
-        std::to_string(ranks) + " ranks and others of these ranks");
+    say_once_on_node("ranks have different " + std::string(what) +
+                     ": the host MPI serves this communicator of " + std::to_string(ranks) +
+                     " ranks and others of these ranks");
   });
 }
 
@@ -203,7 +205,7 @@ std::optional<Agreement> agree(MpiSetUp& set_up, Runtime& process, const BoardSi
 
     if (invitation.is_new_team != 0) {
       team->locate(set_up, process.settings);
-      if (process.settings.verbose > 0 && launcher_rank() == 0)
+      if (process.settings.verbose > 0 && process.host.rank_in(MPI_COMM_WORLD) == 0)
         say_once_that_messages_are_cut(team->longest_message_between_nodes());
       if (!set_up.all(try_to([&] { plans = team->plans(process.selection); }))) return {};
       process.teams.add(team);

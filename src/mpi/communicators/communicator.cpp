@@ -75,7 +75,7 @@ void Communicator::leave_to_host(std::string_view why) {
 }
 
 void Communicator::apply() {
-  is_verbose_ = process_.settings.verbose > 0 && launcher_rank() == 0;
+  is_verbose_ = process_.settings.verbose > 0 && process_.host.rank_in(MPI_COMM_WORLD) == 0;
   announcements_.forget();
   const bool have_agreed = serves() && plans_.agreed() != nullptr;
   const Plans& plans = have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native();

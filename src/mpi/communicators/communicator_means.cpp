@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
+#include "base/line_of_node.hpp"
 #include "mpi/communicators/mpi_board_client.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/process/runtime.hpp"
@@ -19,16 +19,17 @@ void say_once_that_names_do_not_hold() {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
   try_to([&] {
-    say("native(NAME) is plain native on some communicators: the MPI has no communicator left, or an "
+    say_once_on_node(
+        "native(NAME) is plain native on some communicators: the MPI has no communicator left, or an "
         "MPI_Comm_idup may be under way");
   });
 }
 
-// Prints once per process, on the first rank that was refused the first time. The other ranks never print it.
+// Prints once, on a rank that was refused. The other ranks of its node never print it.
 void say_once_why_no_board(const std::string& why) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true) || why.empty()) return;
-  try_to([&] { say(why + ": messages are used instead"); });
+  try_to([&] { say_once_on_node(why + ": messages are used instead"); });
 }
 
 }  // namespace

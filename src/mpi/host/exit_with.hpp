@@ -4,17 +4,26 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
+#include "base/line_of_node.hpp"
 #include "base/settings.hpp"
 #include "mpi/host/abi.hpp"
 
 namespace offbeat {
 
-// Ends the process with one line and exit code 2. Rank 0 prints first. The launcher then ends the other ranks
-// before they print the same line. A rank other than 0 is heard if rank 0 did not fail.
+// Ends the process with exit code 2, and with one line from one rank of the node. Rank 0 prints first. Most
+// launchers then end the ranks of other nodes before they print the same line. A rank other than 0 is heard
+// if rank 0 did not fail.
 [[noreturn]] inline void exit_with(const UsageError& error) {
-  if (launcher_rank(abi::family) != 0) sleep(1);
-  say(error.what());
+  constexpr useconds_t second = 1'000'000;
+  LineOfNode line(error.what());
+  if (launcher_rank(abi::family) != 0) {
+    for (int k = 0; k < 100 && !line.is_said(); ++k) usleep(second / 100);
+  }
+  if (!line.say_first()) {
+    usleep(second / 10);  // the end of this rank must not end the one that prints
+  } else if (launcher_ranks_on_node() > 1) {
+    usleep(second);  // while this process lives, the others know that the line is printed
+  }
   _exit(2);
 }
 

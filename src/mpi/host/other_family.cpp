@@ -12,8 +12,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
-#include "base/settings.hpp"
+#include "base/line_of_node.hpp"
 
 namespace offbeat {
 
@@ -21,7 +20,7 @@ std::atomic<void*> other_family{nullptr};
 
 void pass_on_to(const OtherFamily& found) {
   other_family.store(found.library, std::memory_order_release);
-  if (launcher_rank(found.family) == 0) say(std::string(found.what()) + "; all calls go to that MPI");
+  say_once_on_node(std::string(found.what()) + "; all calls go to that MPI");
 }
 
 namespace {

@@ -99,7 +99,8 @@ ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblock
 
 void Runtime::name_unknown_choice(Collective collective) {
   const FixedChoice* choice = selection.choice(collective);
-  if (choice == nullptr || choice->expression->host_algorithm().empty() || launcher_rank() != 0) return;
+  if (choice == nullptr || choice->expression->host_algorithm().empty() || host.rank_in(MPI_COMM_WORLD) != 0)
+    return;
   constexpr int no_restriction = 0;
   const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);
   if (!why.empty())

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
+#include "base/line_of_node.hpp"
 #include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
@@ -132,7 +132,7 @@ clock::Model Tracer::synchronised() const {
     ClockMessenger messenger(host_, private_, rank_, ranks_);
     return clock::synchronise(messenger, messenger.hosts());
   } catch (const CommunicationError& error) {
-    say(error.what());
+    say_once_on_node(error.what());
     return {};
   }
 }
@@ -379,7 +379,7 @@ void start_tracer_or_exit() {
                      std::memory_order_release);  // never destroyed
     lower_layers().set_observer(c_interface);
   } catch (const CommunicationError& error) {
-    say(std::string("this run is not traced: ") + error.what());
+    say_once_on_node(std::string("this run is not traced: ") + error.what());
   } catch (const UsageError& error) {
     exit_with(error);
   }

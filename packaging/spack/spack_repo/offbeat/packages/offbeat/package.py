@@ -16,7 +16,6 @@ class Offbeat(CMakePackage, PythonPackage):
     url = f"file://{os.environ.get('OFFBEAT_SOURCES', '/tmp')}/offbeat-0.1.0.tar.gz"
 
     license("BSD-3-Clause")
-    tags = ["e4s"]
 
     version("0.1.0", sha256=os.environ.get("OFFBEAT_SHA256", "0" * 64))
 
