@@ -99,6 +99,7 @@ function(offbeat_family family headers)
   add_library(offbeat-${family} SHARED
     src/capi/offbeat.cpp
     src/mpi/process/build_identity.cpp
+    src/mpi/process/job_identity.cpp
     src/mpi/communicators/adaptation.cpp
     src/mpi/communicators/agreement.cpp
     src/mpi/communicators/announcements.cpp

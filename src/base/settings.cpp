@@ -371,12 +371,25 @@ int launcher_rank(std::string_view family) {
   return first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
-std::string launcher_job() {
-  std::string job;
-  for (const char* name : {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
-    if (const char* value = std::getenv(name)) job += std::string(value) + '.';
-  }
-  return job;
+// A launcher may run in a step of SLURM, which then differs between nodes. So SLURM comes last.
+std::string launcher_job(std::string_view family) {
+  // Returns the values of these variables, or "" if the first one is not set.
+  const auto values = [](std::initializer_list<const char*> names) {
+    std::string text;
+    for (const char* name : names) {
+      const char* const value = std::getenv(name);
+      if (value == nullptr && text.empty()) return text;
+      text += " " + std::string(value != nullptr ? value : "");
+    }
+    return text;
+  };
+  const std::string hydra = values({"I_MPI_HYDRA_UUID", "HYDRA_BSTRAP_PGID"});
+  const std::string pmix = values({"PMIX_NAMESPACE"});
+  const bool is_open_mpi = family == "openmpi";
+  for (const std::string& job : {is_open_mpi ? pmix : hydra, values({"PMI_JOBID"}), values({"PALS_APID"}),
+                                 values({"FLUX_JOB_ID"}), is_open_mpi ? hydra : pmix})
+    if (!job.empty()) return job;
+  return values({"SLURM_JOB_ID", "SLURM_STEP_ID"});
 }
 
 std::string preload_environment() {

@@ -90,8 +90,9 @@ struct SettingDescription {
 // of that job's launcher. So the variables of the launcher that belongs to `family` come first.
 [[nodiscard]] int launcher_rank(std::string_view family = "openmpi");
 
-// Returns the name that the launcher gave the job, or an empty text if it gave none.
-[[nodiscard]] std::string launcher_job();
+// Returns the name that the launcher gave this process's job, or "" if it gave none. No other job that runs
+// at the same time has that name.
+[[nodiscard]] std::string launcher_job(std::string_view family = "openmpi");
 
 // Returns what another process needs in its environment to run under the preload as this one does: LD_PRELOAD
 // and all OFFBEAT_ variables, one NAME=VALUE per line. Empty if LD_PRELOAD is not set.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 
 namespace offbeat {
 
@@ -44,13 +44,17 @@ void BoardTransport::guarded(Task& task, Body&& body) {
   try {
     body();
   } catch (...) {
-    at_board_.clear();
-    if (devices_ != nullptr) devices_->abandon();
-    // Memory to which the host may still write is never freed. A message that has begun to arrive cannot be
-    // cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
-    if (abandon_messages()) task.leak();
+    abandon(task);
     throw;
   }
+}
+
+// Memory to which the host may still write is never freed. A message that has begun to arrive cannot be
+// cancelled, and MPI_Cancel itself was seen to crash (MPICH 5.0 with UCX).
+void BoardTransport::abandon(Task& task) noexcept {
+  at_board_.clear();
+  if (devices_ != nullptr) devices_->abandon();
+  if (abandon_messages()) task.leak();
 }
 
 void BoardTransport::drive(Task& task, const StandInCopies* stand_ins) {

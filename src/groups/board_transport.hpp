@@ -73,6 +73,10 @@ class BoardTransport : public Transport, public BoardWaiters {
   void begin(Task& task, const StandInCopies* stand_ins);
   [[nodiscard]] bool advance(Task& task, bool& got_further, HostCalls calls);
 
+  // Forgets the messages and copies of a task that will not run to its end. It does no harm to call this
+  // twice.
+  void abandon(Task& task) noexcept;
+
   // Sets the collective that the next task carries out.
   void serve(Collective collective) { collective_ = collective; }
 

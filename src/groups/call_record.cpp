@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/call_record.hpp"
 
+#include <algorithm>
+#include <span>
+
+#include "base/hash.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -47,6 +52,12 @@ std::uint64_t taken_from(const Call& call, const Locality& where, int giver) {
   return call.output_blocks.of(call.output, named(where, giver), where.membership.ranks()).bytes();
 }
 
+std::uint64_t hash_of(std::span<const std::size_t> counts) {
+  const std::uint64_t hash =
+      fnv1a({reinterpret_cast<const char*>(counts.data()), counts.size_bytes()}, fnv1a("lists"));
+  return hash == 0 ? 1 : hash;
+}
+
 std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 std::string mismatch_text(const CallRecord& first, int first_rank, const CallRecord& second,
@@ -56,6 +67,29 @@ std::string mismatch_text(const CallRecord& first, int first_rank, const CallRec
 }
 
 }  // namespace
+
+CallRecord record_of(const CallArguments& arguments, const Call& call, int ranks) {
+  CallRecord record{.collective = call.collective, .root = call.root};
+  if (!moves_data(call.collective)) return record;
+  if (call.op != nullptr) {
+    record.type = arguments.type;
+    record.op = arguments.op;
+    record.count = call.input.count;
+    // Ranks that give nothing know the length by their output.
+    if (call.collective != Collective::reduce_scatter && call.collective != Collective::reduce_scatter_block)
+      record.count = call.output.count;
+  } else if (call.collective != Collective::alltoallv) {
+    record.count = call.length(ranks);
+    if (call.collective == Collective::gather || call.collective == Collective::allgather ||
+        call.collective == Collective::alltoall || call.collective == Collective::scatter)
+      record.count = arguments.count * width_of(arguments.type);
+  }
+  if (call.collective == Collective::allgatherv)
+    record.lists = hash_of({call.output_blocks.counts, static_cast<std::size_t>(ranks)});
+  if (call.collective == Collective::reduce_scatter)
+    record.lists = hash_of({call.input_blocks.counts, static_cast<std::size_t>(ranks)});
+  return record;
+}
 
 std::string CallRecord::text() const {
   std::string text(name_of(collective));

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "collectives/call.hpp"
+#include "groups/call_arguments.hpp"
 #include "node/board.hpp"
 #include "node/membership.hpp"
 
@@ -35,6 +36,9 @@ struct CallRecord {
   // Returns the call as text for people.
   [[nodiscard]] std::string text() const;
 };
+
+// Returns the record of a call in a group of this many ranks; its number is 0.
+[[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call, int ranks);
 
 // Writes the record of this rank's call. If the collective is alltoallv, the length of each block goes with
 // it. `where` says which ranks of the group the board has; so it does in the functions below.

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "groups/algorithm_text.hpp"
 #include "groups/group_process.hpp"
+#include "groups/observation.hpp"
 #include "node/board_awaitables.hpp"
 
 namespace offbeat {
@@ -19,42 +19,9 @@ namespace {
 const Algorithm lone_copy{
     .name = "copy", .summary = "a call in a group of one rank", .cost = "", .serves = {}, .source = ""};
 
-std::uint64_t hash_of(std::span<const std::size_t> counts) {
-  const std::uint64_t hash =
-      fnv1a({reinterpret_cast<const char*>(counts.data()), counts.size_bytes()}, fnv1a("lists"));
-  return hash == 0 ? 1 : hash;
-}
-
 Task do_nothing() { co_return; }
 
 constinit thread_local const Expression* last_algorithm_of_thread = nullptr;
-
-// Tells the log of a group about a call, if there is a log. The call counts as failed unless returns() is
-// called.
-class Observation {
- public:
-  template <class Describe>
-  Observation(GroupCallLog* log, Describe&& describe) : log_(log) {
-    if (log_ != nullptr) [[unlikely]]
-      number_ = log_->begins(describe());
-  }
-  Observation(const Observation&) = delete;
-  Observation& operator=(const Observation&) = delete;
-  ~Observation() {
-    if (log_ != nullptr) [[unlikely]]
-      log_->returns(number_, true, nullptr);
-  }
-  [[nodiscard]] std::uint64_t number() const { return number_; }
-  void returns(bool is_complete, const Expression* algorithm) {
-    if (log_ != nullptr) [[unlikely]]
-      log_->returns(number_, is_complete, algorithm_text(algorithm));
-    log_ = nullptr;
-  }
-
- private:
-  GroupCallLog* log_;
-  std::uint64_t number_ = 0;
-};
 
 // Waits until all ranks have begun the call, in which they meet.
 void wait_for_records(Board& board, std::uint64_t number) {
@@ -87,7 +54,7 @@ void Group::require_own_process() const {
 }
 
 void Group::require_intact() const {
-  if (needs_host_ && operations_under_way.has_host_ended())
+  if (when_host_ends_ == WhenHostEnds::fail && operations_under_way.has_host_ended())
     throw UsageError("this group of several machines cannot be used after MPI_Finalize");
   if (board_ == nullptr) {
     if (is_broken_alone_.load(std::memory_order_acquire)) throw *failure_alone_;
@@ -132,29 +99,6 @@ void Group::announce(Collective collective, const PlanRow& row) {
   });
 }
 
-CallRecord Group::record_of(const CallArguments& arguments, const Call& call) const {
-  CallRecord record{.collective = call.collective, .root = call.root};
-  if (!moves_data(call.collective)) return record;
-  if (call.op != nullptr) {
-    record.type = arguments.type;
-    record.op = arguments.op;
-    record.count = call.input.count;
-    // Ranks that give nothing know the length by their output.
-    if (call.collective != Collective::reduce_scatter && call.collective != Collective::reduce_scatter_block)
-      record.count = call.output.count;
-  } else if (call.collective != Collective::alltoallv) {
-    record.count = call.length(size_);
-    if (call.collective == Collective::gather || call.collective == Collective::allgather ||
-        call.collective == Collective::alltoall || call.collective == Collective::scatter)
-      record.count = arguments.count * width_of(arguments.type);
-  }
-  if (call.collective == Collective::allgatherv)
-    record.lists = hash_of({call.output_blocks.counts, static_cast<std::size_t>(size_)});
-  if (call.collective == Collective::reduce_scatter)
-    record.lists = hash_of({call.input_blocks.counts, static_cast<std::size_t>(size_)});
-  return record;
-}
-
 // In an alltoallv a rank trusts the lengths of the others when it reads their slots.
 bool Group::compares_first(Collective collective) const {
   return collective == Collective::alltoallv || process_.settings.check;
@@ -167,35 +111,6 @@ void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, c
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
 }
 
-// Bytes are what this rank contributes, as in traces of MPI.
-ObservedGroupCall Group::observed(const CallArguments& arguments, bool is_blocking) const {
-  const Collective collective = arguments.collective;
-  if (!moves_data(collective)) return {.collective = collective, .is_blocking = is_blocking};
-  const CollectiveFacts& known = facts(collective);
-  const std::size_t width = width_of(arguments.type);
-  const auto ranks = static_cast<std::size_t>(size_);
-  std::size_t count = arguments.count;
-  std::size_t blocks = 1;
-  if (collective == Collective::allgatherv) {
-    count = arguments.output_counts[rank_];
-  } else if (collective == Collective::alltoallv || collective == Collective::reduce_scatter) {
-    count = std::accumulate(arguments.input_counts, arguments.input_counts + size_, std::size_t{0});
-  } else if (collective == Collective::alltoall || collective == Collective::reduce_scatter_block) {
-    blocks = ranks;
-  }
-  const bool is_in_place =
-      collective != Collective::bcast && (arguments.input == nullptr || arguments.input == arguments.output);
-  return {.collective = collective,
-          .is_blocking = is_blocking,
-          .is_in_place = is_in_place,
-          .root = known.has_root ? arguments.root : -1,
-          .count = static_cast<std::int64_t>(count),
-          .bytes = static_cast<std::int64_t>(count * blocks * width),
-          .width = static_cast<std::uint32_t>(width),
-          .type = offbeat::name_of(arguments.type).data(),
-          .operation = known.has_operation ? offbeat::name_of(arguments.op).data() : ""};
-}
-
 void Group::run(const CallArguments& arguments, const CallEnd& end) {
   if (end.as_begun) {
     CallEnd waited_for = end;
@@ -206,7 +121,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
   process_.count(arguments.collective);
-  Observation observation(log_, [&] { return observed(arguments, true); });
+  Observation observation(log_, [&] { return observed(arguments, rank_, size_, true); });
   if (board_ == nullptr) {
     prepared.stage(false);
     prepared.fetch_input();
@@ -214,10 +129,10 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
     prepared.deliver_output();
     last_algorithm_of_thread = &copied_in_group;
   } else {
-    run_on_board(prepared, record_of(arguments, prepared.call()), end);
+    run_on_board(prepared, record_of(arguments, prepared.call(), size_), end);
   }
   const Expression* const ran = last_algorithm_of_thread;
-  observation.returns(true, ran);
+  observation.returns(true, [&] { return algorithm_text(ran); });
   operations_under_way.settle_unless_in_sequel();
   last_algorithm_of_thread = ran;  // a sequel may have begun another call
 }
@@ -288,6 +203,14 @@ void Group::break_off(const BoardError& failure) {
   std::call_once(breaks_alone_, [&] {
     failure_alone_ = failure;
     is_broken_alone_.store(true, std::memory_order_release);
+  });
+}
+
+void Group::break_down_with_host() {
+  if_possible([&] {
+    break_off(BoardError(
+        Trouble::rank, rank_,
+        "rank " + std::to_string(rank_) + " has called MPI_Finalize before a call in this group was over"));
   });
 }
 
@@ -387,8 +310,8 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
-  Observation observation(log_, [&] { return observed(arguments, false); });
-  const CallRecord record = record_of(arguments, prepared->call());
+  Observation observation(log_, [&] { return observed(arguments, rank_, size_, false); });
+  const CallRecord record = record_of(arguments, prepared->call(), size_);
   const std::size_t bytes = prepared->call().length(size_);
   std::unique_lock order(order_, std::defer_lock);
   if (board_ != nullptr) order.lock();
@@ -405,7 +328,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
     copy_alone(request->call());
     staged.deliver_output();
     last_algorithm_of_thread = &copied_in_group;
-    observation.returns(false, last_algorithm_of_thread);
+    observation.returns(false, [] { return algorithm_text(last_algorithm_of_thread); });
     if (end.done == nullptr) return request;
     operations_under_way.add_complete(*request.release());
     return nullptr;
@@ -429,7 +352,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
-  observation.returns(false, row.expression);
+  observation.returns(false, [&] { return algorithm_text(row.expression); });
   return request;
 }
 

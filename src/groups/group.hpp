@@ -19,7 +19,7 @@
 #include "groups/group_observer.hpp"
 #include "groups/group_request.hpp"
 #include "groups/node_board.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 #include "selection/selection.hpp"
 
 namespace offbeat {
@@ -60,10 +60,8 @@ class Group final : public OperationsOwner {
   [[nodiscard]] static const Expression* last_algorithm();
 
  private:
+  friend class GroupMaker;  // of group_set_up.cpp
   Group(GroupProcess& process, int rank, int size);
-  [[nodiscard]] static std::unique_ptr<Group> make_on_board(int rank, int size, const Exchange& exchange,
-                                                            GroupObserver* observer,
-                                                            MakeNetwork make_network);
   // Returns the plans of the algorithms that are chosen now, all of which run without a host.
   [[nodiscard]] Plans current_plans() const;
 
@@ -78,6 +76,7 @@ class Group final : public OperationsOwner {
   void check_end(Operation& operation) override;
   void require_intact() const override;
   void break_down() override;
+  void break_down_with_host() override;
   void break_down_in(Operation& operation) override;
   void begin_use() noexcept override { ++in_use_; }
   [[nodiscard]] bool end_use() noexcept override {
@@ -97,12 +96,10 @@ class Group final : public OperationsOwner {
   void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
                 const StandInCopies* stand_ins);
   void require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const;
-  [[nodiscard]] CallRecord record_of(const CallArguments& arguments, const Call& call) const;
   // Returns true if the ranks must compare their calls before data move.
   [[nodiscard]] bool compares_first(Collective collective) const;
   [[nodiscard]] static Task compare_first(NodeBoard::Stage& stage, const Locality& where,
                                           const CallRecord& mine, Endpoint net, Call call, Task rest);
-  [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, bool is_blocking) const;
   // Checks the arguments of a message, and counts the message.
   void check_and_count(const MessageArguments& arguments);
   // Counts a call, for people. If another thread counts at the same time, one of the two may be lost.

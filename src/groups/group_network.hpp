@@ -25,6 +25,7 @@ struct NetworkAddress {
   State state = State::no_library;
   std::int32_t rank = 0;   // of this process in MPI_COMM_WORLD, if it is ready
   std::int32_t ranks = 0;  // the size of MPI_COMM_WORLD, if it is ready
+  std::uint64_t job = 0;   // differs between MPI jobs; 0: unknown
 };
 
 class GroupNetwork {

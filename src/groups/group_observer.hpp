@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/collective.hpp"
-#include "collectives/call.hpp"
+#include "groups/call_arguments.hpp"
 
 namespace offbeat {
 
@@ -37,6 +37,11 @@ struct ObservedGroupCall {
   const char* type = "";       // its name lives as long as the process; "" for a call without elements
   const char* operation = "";  // likewise
 };
+
+// Returns what an observer sees of a call in a group of this many ranks. As in traces of MPI, bytes are what
+// this rank contributes.
+[[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, int rank, int ranks,
+                                         bool is_blocking);
 
 // The calls of one group. begins() returns a number, which is passed to the other functions. Any thread may
 // call them.

@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/fork_lock.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {
@@ -20,11 +22,21 @@ namespace {
 
 constinit std::atomic<std::uint64_t> forks{0};
 
-void prepare_fork() { GroupProcess::find()->windows.lock(); }
-void be_the_parent() { GroupProcess::find()->windows.unlock(); }
+// The process whose budget this thread has locked, because it is about to fork.
+constinit thread_local GroupProcess* locked_for_fork = nullptr;
+
+// The handlers may be registered twice, if a thread forks while another one registers them.
+void prepare_fork() {
+  if (locked_for_fork != nullptr) return;
+  locked_for_fork = GroupProcess::find();
+  if (locked_for_fork != nullptr) locked_for_fork->windows.lock();
+}
+void be_the_parent() {
+  if (GroupProcess* const locked = std::exchange(locked_for_fork, nullptr)) locked->windows.unlock();
+}
 // The child has no other thread than the one that forked.
 void be_a_child() {
-  GroupProcess::find()->windows.unlock();
+  be_the_parent();
   forks.fetch_add(1, std::memory_order_relaxed);
   operations_under_way.forget_all();
   ProgressThread::forget_thread();
@@ -55,13 +67,14 @@ std::uint64_t identity_of_build(const Selection& selection) {
 }  // namespace
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
-// if libgcc is linked statically.
+// if libgcc is linked statically. A child of fork() that finds the lock held makes its own state.
 GroupProcess& GroupProcess::get() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static constinit ForkLock lock;
+  const std::lock_guard guard(lock);
   if (find() == nullptr) {
-    made.store(new GroupProcess, std::memory_order_release);
+    auto* const fresh = new GroupProcess;
     pthread_atfork(prepare_fork, be_the_parent, be_a_child);
+    made.store(fresh, std::memory_order_release);
   }
   return *find();
 }

@@ -89,20 +89,18 @@ void MessageRequest::deliver() const {
 
 bool MessageRequest::step(bool& got_further, HostCalls calls) {
   got_further = false;
-  if (calls == HostCalls::none) return false;  // only a group of several nodes needs the host
-  try {
-    if (!std::exchange(has_begun_, true)) messages_.begin(message_);
-    got_further = message_.is_over || messages_.move(message_);
-    if (!message_.is_over) look_around(calls);
-  } catch (...) {
-    messages_.forget(message_);
-    throw;
-  }
+  if (!std::exchange(has_begun_, true)) messages_.begin(message_);
+  got_further = message_.is_over || messages_.move(message_);
+  if (!message_.is_over) look_around(calls);
   if (message_.is_over && has_reported_)
     try_to([&] {
       say(text() + ": complete after " + std::to_string(std::lround(monotonic_s() - since_s_)) + " s");
     });
   return message_.is_over;
+}
+
+void MessageRequest::abandon() noexcept {
+  if (has_begun_) messages_.forget(message_);
 }
 
 std::string MessageRequest::text() const {
@@ -159,7 +157,7 @@ void MessageRequest::look_for_losses() {
     if (others == 0) loss = board_.find_loss(board_.board().rank == 0 ? 1 : 0);
   }
   if (!loss) return;
-  while (messages_.move(message_)) {
+  while (!message_.is_over && messages_.move(message_)) {
   }
   if (!message_.is_over) throw BoardError(loss->trouble, loss->rank, text() + ", but " + loss->what());
 }

@@ -89,6 +89,7 @@ class MessageRequest final : public GroupRequest {
 
  private:
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
+  void abandon() noexcept override;
   void deliver() const override;
   // Throws BoardError if the wait is in vain.
   void look_around(HostCalls calls);

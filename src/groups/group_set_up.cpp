@@ -68,13 +68,17 @@ std::string_view why_not_connected(NetworkAddress::State state) {
   return "is in another MPI job";
 }
 
+bool may_be_one_job(const NetworkAddress& a, const NetworkAddress& b) {
+  return a.ranks == b.ranks && (a.job == b.job || a.job == 0 || b.job == 0);
+}
+
 // Sets where the ranks are in MPI_COMM_WORLD. Returns the first rank that the MPI does not connect with rank
 // 0, or the number of ranks.
 int first_not_connected(const std::vector<Greeting>& all, std::vector<int>& world_ranks) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const NetworkAddress& each = all[rank].address;
     const auto before = std::span(world_ranks).first(rank);
-    if (each.state != NetworkAddress::State::ready || each.ranks != all.front().address.ranks ||
+    if (each.state != NetworkAddress::State::ready || !may_be_one_job(each, all.front().address) ||
         std::ranges::find(before, each.rank) != before.end())
       return static_cast<int>(rank);
     world_ranks[rank] = each.rank;
@@ -104,14 +108,170 @@ ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>&
 }  // namespace
 
 Group::Group(GroupProcess& process, int rank, int size)
-    : OperationsOwner(rank, size, false),
+    : OperationsOwner(rank, size, WhenHostEnds::go_on),
       process_(process),
       membership_(size),
       fork_generation_(GroupProcess::fork_generation()) {}
 
+// GroupMaker makes a group of several ranks, step by step. Every function is collective, and throws
+// BoardError on all ranks if one of them cannot go on.
+class GroupMaker {
+ public:
+  // Takes all memory that the first exchange needs.
+  GroupMaker(int rank, int size, const Exchange& exchange, GroupObserver* observer)
+      : rank_(rank),
+        size_(size),
+        observer_(observer),
+        greetings_(static_cast<std::size_t>(size)),
+        set_up_(rank, size, exchange) {}
+
+  [[nodiscard]] std::unique_ptr<Group> make(Group::MakeNetwork make_network) {
+    greet(make_network);
+    require_agreement(greetings_);
+    require_windows();
+    place_ranks();
+    if (has_one_node()) {
+      group_->network_.reset();
+    } else {
+      connect_nodes();
+    }
+    make_board();
+    equip();
+    process_->joins_group(rank_);
+    return std::move(group_);
+  }
+
+ private:
+  // A rank that cannot take part says so, because the others would wait for it otherwise.
+  void greet(Group::MakeNetwork make_network) {
+    Greeting mine{
+        .node = NodeIdentity::of_this_process(), .rank = rank_, .size = size_, .world = {}, .address = {}};
+    std::string why_not;
+    try {
+      process_ = &GroupProcess::get();
+      mine.build = process_->build;
+      mine.settings = process_->settings_hash;
+      mine.rules = process_->selection.hash_of_users_rules();
+      mine.random = random_number();
+      mine.world = process_->world();
+      group_.reset(new Group(*process_, rank_, size_));
+      group_->network_ = make_network();
+      if (group_->network_ != nullptr) mine.address = group_->network_->address();
+      nodes_.resize(greetings_.size());
+      world_ranks_.resize(greetings_.size());
+      numbers_.resize(greetings_.size());
+      std::iota(numbers_.begin(), numbers_.end(), 0);
+      mine.is_ready = 1;
+    } catch (const std::exception& error) {
+      why_not = error.what();
+    }
+    set_up_.gather(mine, greetings_.data());
+    if (mine.is_ready == 0) refuse(rank_, why_not);
+  }
+
+  void require_windows() const {
+    constexpr std::size_t widest_element = 32;
+    const std::size_t bytes = process_->settings.window_bytes;
+    if (bytes == 0) refuse(rank_, "OFFBEAT_BOARD_KIB=0 leaves no shared memory");
+    if (bytes / static_cast<std::size_t>(size_) < widest_element)
+      refuse(rank_, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size_) + " ranks");
+  }
+
+  // Says which ranks share a node. A made-up size of the nodes (OFFBEAT_NODE_RANKS) needs an MPI.
+  void place_ranks() {
+    first_unconnected_ = first_not_connected(greetings_, world_ranks_);
+    Membership& membership = group_->membership_;
+    if (first_unconnected_ == size_ && process_->settings.node_ranks > 0) {
+      membership.group_by([&](int each) { return each / process_->settings.node_ranks; });
+    } else {
+      std::ranges::transform(greetings_, nodes_.begin(), &Greeting::node);
+      membership.group(nodes_);
+    }
+    group_->locality_.emplace(membership, rank_);
+  }
+  [[nodiscard]] bool has_one_node() const { return group_->membership_.nodes() == 1; }
+
+  void connect_nodes() {
+    if (first_unconnected_ < size_) {
+      const auto state = greetings_[static_cast<std::size_t>(first_unconnected_)].address.state;
+      refuse(first_unconnected_, "the ranks are on several machines or in several containers, and " +
+                                     name_of_rank(first_unconnected_) + " " +
+                                     std::string(why_not_connected(state)));
+    }
+    group_->when_host_ends_ = WhenHostEnds::fail;
+    if (!group_->network_->connect(set_up_, *group_->locality_, world_ranks_, greetings_.front().random))
+      refuse(rank_, "the MPI has no communicator, or a process no memory, left for the group");
+  }
+
+  void make_board() {
+    const RankNames names{.numbers = numbers_, .space = "", .everyone = "group"};
+    const BoardSize size{process_->settings.window_bytes, NodeBoard::stages_of_communicator, true,
+                         has_one_node() ? Messages::ring_bytes(size_) : 0};
+    std::string why_not;
+    group_->board_ = NodeBoard::create(set_up_, *group_->locality_, names, process_->settings,
+                                       process_->windows, size, why_not);
+    if (group_->board_ == nullptr) refuse_without_board(why_not);
+    // With one stage, calls that were begun would share it with blocking calls. All ranks see the same
+    // number.
+    if (group_->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
+  }
+
+  // Only the rank that was refused knows why.
+  [[noreturn]] void refuse_without_board(const std::string& why_not) {
+    struct Text {
+      std::array<char, 256> text{};
+    };
+    Text text;
+    why_not.copy(text.text.data(), text.text.size() - 1);
+    std::vector<Text> all(greetings_.size());
+    set_up_.gather(text, all.data());
+    const auto found = std::ranges::find_if(all, [](const Text& each) { return each.text[0] != '\0'; });
+    const auto refused = found == all.end() ? 0 : static_cast<int>(found - all.begin());
+    refuse(refused,
+           name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
+  }
+
+  // A failure here is this rank's alone, so the ranks vote afterwards.
+  void equip() {
+    const bool is_made = try_to([&] {
+      Group& group = *group_;
+      NodeBoard& board = *group.board_;
+      if (observer_ != nullptr) group.log_ = observer_->joins(observed_group(*process_, greetings_, rank_));
+      group.plans_of_runs_ = group.plans_of_begun_ = group.current_plans();
+      if (!has_one_node()) {
+        board.serve(group.network_->client());
+        group.messages_ = group.network_->carrier();
+      } else {
+        group.messages_ = std::make_unique<Messages>(board);
+      }
+      for (int k = 0; k < board.stages(); ++k) {
+        Board& stage = board.stage(k).board;
+        auto& transport = group.transports_[static_cast<std::size_t>(k)];
+        transport = has_one_node() ? std::make_unique<BoardTransport>(Patience{})
+                                   : group.network_->transport(stage, k);
+        transport->use(stage);
+      }
+      board.board().waiters = group.transports_.front().get();
+    });
+    if (!set_up_.all(is_made)) refuse(rank_, "a rank has no memory left");
+  }
+
+  const int rank_;
+  const int size_;
+  GroupObserver* const observer_;
+  std::vector<Greeting> greetings_;  // of all ranks
+  CallbackSetUp set_up_;
+  GroupProcess* process_ = nullptr;
+  std::unique_ptr<Group> group_;
+  std::vector<int> numbers_;  // 0, 1, 2 ...
+  std::vector<int> world_ranks_;
+  std::vector<NodeIdentity> nodes_;
+  int first_unconnected_ = 0;
+};
+
 std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer,
                                    MakeNetwork make_network) {
-  if (size > 1) return make_on_board(rank, size, exchange, observer, make_network);
+  if (size > 1) return GroupMaker(rank, size, exchange, observer).make(make_network);
   GroupProcess& process = GroupProcess::get();
   std::unique_ptr<Group> group(new Group(process, rank, size));
   const GroupWorld world = process.world();
@@ -119,115 +279,6 @@ std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange,
     group->log_ = observer->joins(
         {.world = world, .identity = random_number(), .rank = rank, .world_ranks = {world.rank}});
   process.joins_group(rank);
-  return group;
-}
-
-// A rank that cannot take part says so, because the others would wait for it otherwise.
-std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& exchange,
-                                            GroupObserver* observer, MakeNetwork make_network) {
-  std::vector<Greeting> greetings(static_cast<std::size_t>(size));
-  CallbackSetUp set_up(rank, size, exchange);
-  Greeting mine{
-      .node = NodeIdentity::of_this_process(), .rank = rank, .size = size, .world = {}, .address = {}};
-  GroupProcess* process = nullptr;
-  std::unique_ptr<Group> group;
-  std::vector<int> numbers;
-  std::vector<int> world_ranks;
-  std::vector<NodeIdentity> nodes;
-  std::string why_not;
-  try {
-    process = &GroupProcess::get();
-    mine.build = process->build;
-    mine.settings = process->settings_hash;
-    mine.rules = process->selection.hash_of_users_rules();
-    mine.random = random_number();
-    mine.world = process->world();
-    group.reset(new Group(*process, rank, size));
-    group->network_ = make_network();
-    if (group->network_ != nullptr) mine.address = group->network_->address();
-    nodes.resize(static_cast<std::size_t>(size));
-    world_ranks.resize(static_cast<std::size_t>(size));
-    numbers.resize(static_cast<std::size_t>(size));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    mine.is_ready = 1;
-  } catch (const std::exception& error) {
-    why_not = error.what();
-  }
-  set_up.gather(mine, greetings.data());
-  if (mine.is_ready == 0) refuse(rank, why_not);
-  require_agreement(greetings);
-  if (process->settings.window_bytes == 0) refuse(rank, "OFFBEAT_BOARD_KIB=0 leaves no shared memory");
-
-  constexpr std::size_t widest_element = 32;
-  if (process->settings.window_bytes / static_cast<std::size_t>(size) < widest_element)
-    refuse(rank, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size) + " ranks");
-
-  const int unconnected = first_not_connected(greetings, world_ranks);
-  if (unconnected == size && process->settings.node_ranks > 0) {
-    group->membership_.group_by([&](int each) { return each / process->settings.node_ranks; });
-  } else {
-    std::ranges::transform(greetings, nodes.begin(), &Greeting::node);
-    group->membership_.group(nodes);
-  }
-  group->locality_.emplace(group->membership_, rank);
-  const bool has_one_node = group->membership_.nodes() == 1;
-  if (has_one_node) {
-    group->network_.reset();
-  } else {
-    if (unconnected < size)
-      refuse(
-          unconnected,
-          "the ranks are on several machines or in several containers, and " + name_of_rank(unconnected) +
-              " " +
-              std::string(why_not_connected(greetings[static_cast<std::size_t>(unconnected)].address.state)));
-    group->needs_host_ = true;
-    if (!group->network_->connect(set_up, *group->locality_, world_ranks, greetings.front().random))
-      refuse(rank, "the MPI has no communicator, or a process no memory, left for the group");
-  }
-
-  const RankNames names{.numbers = numbers, .space = "", .everyone = "group"};
-  const BoardSize board_size{process->settings.window_bytes, NodeBoard::stages_of_communicator, true,
-                             has_one_node ? Messages::ring_bytes(size) : 0};
-  group->board_ = NodeBoard::create(set_up, *group->locality_, names, process->settings, process->windows,
-                                    board_size, why_not);
-  if (group->board_ == nullptr) {
-    // Only the rank that was refused knows why.
-    struct Text {
-      std::array<char, 256> text{};
-    };
-    Text text;
-    why_not.copy(text.text.data(), text.text.size() - 1);
-    std::vector<Text> all(static_cast<std::size_t>(size));
-    set_up.gather(text, all.data());
-    const auto found = std::ranges::find_if(all, [](const Text& each) { return each.text[0] != '\0'; });
-    const auto refused = found == all.end() ? 0 : static_cast<int>(found - all.begin());
-    refuse(refused,
-           name_of_rank(refused) + ": " + (found == all.end() ? "no shared memory" : found->text.data()));
-  }
-  // With one stage, calls that were begun would share it with blocking calls. All ranks see the same number.
-  if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
-  // A failure here is this rank's alone, so the ranks vote afterwards.
-  const bool is_made = try_to([&] {
-    if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
-    group->plans_of_runs_ = group->plans_of_begun_ = group->current_plans();
-    NodeBoard& board = *group->board_;
-    if (!has_one_node) {
-      board.serve(group->network_->client());
-      group->messages_ = group->network_->carrier();
-    } else {
-      group->messages_ = std::make_unique<Messages>(board);
-    }
-    for (int k = 0; k < board.stages(); ++k) {
-      Board& stage = board.stage(k).board;
-      auto& transport = group->transports_[static_cast<std::size_t>(k)];
-      transport =
-          has_one_node ? std::make_unique<BoardTransport>(Patience{}) : group->network_->transport(stage, k);
-      transport->use(stage);
-    }
-    board.board().waiters = group->transports_.front().get();
-  });
-  if (!set_up.all(is_made)) refuse(rank, "a rank has no memory left");
-  process->joins_group(rank);
   return group;
 }
 
@@ -241,7 +292,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
   }
   const auto are_under_way = [&] {
     const OperationsUnderWay::Lock lock(operations_under_way);
-    return mine.in_use_ > 0 && !(mine.needs_host_ && operations_under_way.has_host_ended());
+    return mine.in_use_ > 0;
   };
   const auto is_watched = [&] {
     const OperationsUnderWay::Lock lock(operations_under_way);
@@ -261,7 +312,6 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
     if (mine.network_ != nullptr && mine.board_->board().broken().load(std::memory_order_acquire) != 0)
       mine.network_->spoil();
     mine.board_->leave();
-    if (mine.in_use_ > 0) static_cast<void>(group.release());  // messages may still come to its operations
   }
 }
 

@@ -28,12 +28,36 @@ struct Message {
   ArrivalTarget arrival;
 
   // The members below belong to the carrier.
-  std::uint64_t number = 0;  // of a long message, as its sender counts them
+  std::uint64_t number = 0;  // as the carrier counts messages
   std::size_t moved_bytes = 0;
   bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
   bool is_over = false;
   Message* next = nullptr;  // in a MessageQueue
 };
+
+// A list of messages in the order in which they were begun. It owns none of them.
+class MessageQueue {
+ public:
+  void push(Message& message);
+  // Removes the message if it is in the list.
+  void remove(const Message& message) noexcept;
+  [[nodiscard]] Message* first() const { return first_; }
+  // Returns the first message for which fits(message) is true, or null.
+  template <class Fits>
+  [[nodiscard]] Message* find(Fits&& fits) const {
+    Message* each = first_;
+    while (each != nullptr && !fits(*each)) each = each->next;
+    return each;
+  }
+
+ private:
+  Message* first_ = nullptr;
+  Message* last_ = nullptr;
+};
+
+// Notes what a receive of rank `receiver` has found: a message of `bytes` bytes from rank `from`. Throws
+// BoardError if the lengths differ.
+void note_arrival(Message& receive, int receiver, int from, int tag, std::size_t bytes);
 
 // All functions but the first need the lock of OperationsUnderWay.
 class MessageCarrier {

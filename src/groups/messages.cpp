@@ -11,22 +11,6 @@
 
 namespace offbeat {
 
-void MessageQueue::push(Message& message) {
-  message.next = nullptr;
-  (last_ != nullptr ? last_->next : first_) = &message;
-  last_ = &message;
-}
-
-void MessageQueue::remove(const Message& message) noexcept {
-  Message* before = nullptr;
-  for (Message* each = first_; each != nullptr; before = std::exchange(each, each->next)) {
-    if (each != &message) continue;
-    (before != nullptr ? before->next : first_) = each->next;
-    if (last_ == each) last_ = before;
-    return;
-  }
-}
-
 // A quarter of the ring lets a few short messages be under way.
 Messages::Messages(NodeBoard& board)
     : board_(board),
@@ -103,19 +87,7 @@ void Messages::take(Message& receive, Peer& from, UnexpectedList::iterator found
 
 void Messages::match(Message& receive, const Peer& from, const Frame& frame) {
   if (receive.peer == Message::any_rank) first_of_any_ = (from.rank + 1) % board_.board().size;
-  receive.peer = from.rank;
-  if (receive.arrival.rank != nullptr) {
-    *receive.arrival.rank = from.rank;
-    *receive.arrival.tag = frame.tag;
-    *receive.arrival.bytes = frame.bytes;
-  }
-  if (frame.bytes == receive.bytes) [[likely]]
-    return;
-  const int mine = board_.board().rank;
-  throw BoardError(Trouble::mismatch, mine,
-                   "rank " + std::to_string(mine) + " receives " + std::to_string(receive.bytes) +
-                       " bytes from rank " + std::to_string(from.rank) + " with tag " +
-                       std::to_string(frame.tag) + ", which sends " + std::to_string(frame.bytes) + " bytes");
+  note_arrival(receive, board_.board().rank, from.rank, frame.tag, frame.bytes);
 }
 
 void Messages::expect_pieces(Message& receive, Peer& from, const Frame& frame) {

@@ -17,26 +17,6 @@
 
 namespace offbeat {
 
-// A list of messages in the order in which they were begun. It owns none of them.
-class MessageQueue {
- public:
-  void push(Message& message);
-  // Removes the message if it is in the list.
-  void remove(const Message& message) noexcept;
-  [[nodiscard]] Message* first() const { return first_; }
-  // Returns the first message for which fits(message) is true, or null.
-  template <class Fits>
-  [[nodiscard]] Message* find(Fits&& fits) const {
-    Message* each = first_;
-    while (each != nullptr && !fits(*each)) each = each->next;
-    return each;
-  }
-
- private:
-  Message* first_ = nullptr;
-  Message* last_ = nullptr;
-};
-
 // A short message travels with its header. The receiver keeps it if nobody has asked for it. Of a long one
 // only an announcement travels at first. The data follow in pieces when the receiver has found the receive to
 // which they belong. So a message that nobody asks for is in no other message's way, and the memory for such
@@ -87,7 +67,7 @@ class Messages final : public MessageCarrier {
   void begin_from_any(Message& receive);
   // Gives the receive a message that came before it.
   void take(Message& receive, Peer& from, UnexpectedList::iterator found);
-  // Sets what the receive has found. Throws BoardError if the lengths differ.
+  // Gives the receive the message that it has found. Throws BoardError if the lengths differ.
   void match(Message& receive, const Peer& from, const Frame& frame);
   void expect_pieces(Message& receive, Peer& from, const Frame& frame);
   // Reads what a peer has sent. Returns true if there was anything.

@@ -199,7 +199,7 @@ class NodeBoard {
   // here: MPICH does not call the delete functions of a communicator to which a message has just come.
   [[nodiscard]] bool is_given_up() noexcept;
   // Returns this rank's number as people know it.
-  [[nodiscard]] int named_rank() const { return ranks_[static_cast<std::size_t>(locality_.member)]; }
+  [[nodiscard]] int named_rank() const { return number_of(locality_.member); }
   // Lets the host move the program's other messages.
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 
@@ -227,6 +227,13 @@ class NodeBoard {
   // come in time.
   void look_around(Stage& stage);
   void look_at_peers(Stage& stage, double now_s);
+  // Returns true if the process of this member of the node has ended.
+  [[nodiscard]] bool has_died(int member) { return peers_[static_cast<std::size_t>(member)].is_dead(); }
+  // Return the number and the name of a member of the node, as people know it, and errors that name it.
+  [[nodiscard]] int number_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] std::string name_of(int member) const;
+  [[nodiscard]] BoardError has_left_error(int member) const;
+  [[nodiscard]] BoardError has_died_error(int member) const;
   [[noreturn]] void report_timeout(const Stage& stage) const;
   // Returns true if the rank has begun the call in which this rank waits.
   [[nodiscard]] bool has_come(const Stage& stage, int member) const;

@@ -6,10 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 
 #include "base/pool.hpp"
-#include "base/spin_lock.hpp"
 #include "collectives/algorithm.hpp"
 #include "groups/board_transport.hpp"
 #include "groups/node_board.hpp"
@@ -17,6 +15,13 @@
 namespace offbeat {
 
 class Operation;
+
+// What becomes of the operations of an owner when the program ends the host MPI.
+enum class WhenHostEnds : std::uint8_t {
+  go_on,  // they need no host
+  stop,   // the program must not wait for them any more
+  fail    // they are over, with an error
+};
 
 // What has operations under way: a communicator, or a group.
 class OperationsOwner {
@@ -26,9 +31,9 @@ class OperationsOwner {
   virtual ~OperationsOwner() = default;
 
  protected:
-  // `needs_host` says that its operations end with the host MPI.
-  OperationsOwner(int rank, int size, bool needs_host) : needs_host_(needs_host), rank_(rank), size_(size) {}
-  bool needs_host_;
+  OperationsOwner(int rank, int size, WhenHostEnds when_host_ends)
+      : when_host_ends_(when_host_ends), rank_(rank), size_(size) {}
+  WhenHostEnds when_host_ends_;
 
   // Record that an operation is under way, and that it is over. Call both while you hold the lock. forget()
   // does not use the operation, which may be gone.
@@ -63,6 +68,8 @@ class OperationsOwner {
   virtual void require_intact() const = 0;
   // Ends all use of the board and the messages. Called in an exception's handler.
   virtual void break_down() = 0;
+  // Does what break_down() does, because the program ends the host MPI before operations are over.
+  virtual void break_down_with_host() {}
   // Does what break_down() does, for an operation that has failed.
   virtual void break_down_in(Operation&) { break_down(); }
   // Count the operations. end_use() returns true if nothing uses this object any more. The caller then
@@ -147,6 +154,8 @@ class Operation {
   // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
   // over. Throws what ends it.
   [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
+  // Forgets what is under way, after a failure.
+  virtual void abandon() noexcept;
   // Returns the next operation queued on the same stage, or null. It starts when this one completes. The
   // caller must hold the lock.
   [[nodiscard]] Operation* successor() const { return after_; }
@@ -175,91 +184,11 @@ class Operation {
   bool has_ended_ = false;       // guarded by the lock; the owner may be gone then
   Operation* before_ = nullptr;  // its predecessor on the stage, until that is complete
   Operation* after_ = nullptr;
-  Operation* next_ = nullptr;  // in the list of operations that are announced, under way, or over
+  Operation* next_ = nullptr;      // in the list of operations that are announced, under way, or over
+  Operation* previous_ = nullptr;  // in the list of those under way
   Sequel sequel_;
   std::exception_ptr failure_;
   std::atomic<bool> is_complete_{true};
 };
-
-// The operations under way in this process. Any call that waits advances all of them, because MPI promises
-// progress in every such call. HostProgress advances them while the program waits inside the host.
-class OperationsUnderWay {
- public:
-  // The order of the two loads matters: an operation is in the list before it stops counting as announced.
-  [[nodiscard]] bool any() const {
-    return announced_count_.load(std::memory_order_acquire) != 0 ||
-           first_.load(std::memory_order_acquire) != nullptr;
-  }
-  // Returns true if there is a sequel that any thread may call, and nobody has called it yet.
-  [[nodiscard]] bool any_sequels() const { return unsettled_.load(std::memory_order_relaxed) != 0; }
-  // Returns true if there is work for a thread of offbeat. The thread that has ended an operation may now be
-  // in a long wait, so sequels count, too.
-  [[nodiscard]] bool any_or_sequels() const { return any() || any_sequels(); }
-  // Queues the operation; the next thread that runs the progress loop starts it. Never blocks.
-  void announce(Operation& operation) noexcept;
-  // Advances all operations once. Does nothing if another thread, or a caller further up in this thread, is
-  // doing so. Returns true if an operation has advanced.
-  bool advance(HostCalls calls) noexcept;
-  // Calls the sequels of operations that are over. Most sequels call the host. So call this only in a thread
-  // of the program, and not from inside the host.
-  void settle() noexcept;
-  // Calls those sequels that any thread may call.
-  void settle_in_any_thread() noexcept { settle(over_anywhere_); }
-  // Does the same at the end of a function that waits for no sequel. If a sequel has called that function,
-  // the loop that called the sequel calls the next one: otherwise sequels that begin operations would nest
-  // without end.
-  void settle_unless_in_sequel() noexcept;
-  // Makes a sequel due that any thread may call, of an operation that was complete from the beginning.
-  void add_complete(Operation& operation) noexcept;
-  // Returns the owner of an urgent operation, one that a caller learns of only through its `done` function,
-  // or null. Sets `patience` to how the progress thread waits for it. The owner stays alive until
-  // end_watch(), so use `patience` only until then.
-  [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
-  void end_watch(OperationsOwner& owner) noexcept;
-  // Forgets the operations of owners that need the host MPI, because it ends. Operations of groups go on.
-  void end_host() noexcept;
-  // Call this in the child of a fork(). The operations of the parent are not the child's.
-  void forget_all() noexcept;
-  // Destroys communicators that the program has freed and whose last operation is over. Call it only where
-  // settle() may be called.
-  void clear() noexcept;
-  // Returns how many times threads have advanced the operations, to detect that one has done so.
-  [[nodiscard]] std::uint64_t looks() const { return looks_.load(std::memory_order_relaxed); }
-
-  // A thread must hold the lock to begin, advance or end operations.
-  class Lock {
-   public:
-    explicit Lock(OperationsUnderWay& all) : guard_(all.lock_) { all.take_announced(); }
-
-   private:
-    const std::lock_guard<SpinLock> guard_;
-  };
-  [[nodiscard]] bool has_host_ended() const { return has_host_ended_.load(std::memory_order_relaxed); }
-  // Call these while you hold the lock.
-  void add(Operation& operation);
-  void remove(Operation& operation) noexcept;
-  void add_over(Operation& operation) noexcept;
-  void expect_over(const Operation& operation) noexcept;
-  void add_abandoned(OperationsOwner& owner) noexcept;
-
- private:
-  // Call this while you hold the lock.
-  void take_announced() noexcept;
-  static void settle(std::atomic<Operation*>& over) noexcept;
-
-  SpinLock lock_;
-  std::atomic<Operation*> first_{nullptr};
-  Operation* next_to_advance_ = nullptr;
-  std::atomic<bool> has_host_ended_{false};
-  std::atomic<Operation*> announced_{nullptr};      // newest first
-  std::atomic<int> announced_count_{0};             // not yet taken by take_announced()
-  std::atomic<Operation*> over_{nullptr};           // waiting for their sequels to be called
-  std::atomic<Operation*> over_anywhere_{nullptr};  // likewise; any thread may call these sequels
-  std::atomic<int> unsettled_{0};                   // how many of these there are, or will be in a moment
-  std::atomic<OperationsOwner*> abandoned_{nullptr};
-  std::atomic<std::uint64_t> looks_{0};
-};
-
-extern constinit OperationsUnderWay operations_under_way;
 
 }  // namespace offbeat

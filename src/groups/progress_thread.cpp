@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/line_of_node.hpp"
 #include "base/pool.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 
 namespace offbeat {
 namespace {
@@ -132,8 +132,10 @@ ProgressThread::ProgressThread(const std::vector<int>& cpus)
     : does_all_work_(!cpus.empty() && start_background_thread(be_the_thread<do_all_work>, nullptr, cpus)) {
   if (!cpus.empty() && !does_all_work_) {
     if (errno == EINVAL) throw UsageError("OFFBEAT_PROGRESS_CPUS names no CPU that this process may use");
-    say_once_on_node(
-        "no thread is left for OFFBEAT_PROGRESS_CPUS: the program's own threads do all the work");
+    if_possible([] {
+      say_once_on_node(
+          "no thread is left for OFFBEAT_PROGRESS_CPUS: the program's own threads do all the work");
+    });
   }
   is_there.store(does_all_work_, std::memory_order_relaxed);
 }
@@ -147,9 +149,12 @@ void ProgressThread::ensure(bool is_urgent) const {
   if (is_there.load(std::memory_order_relaxed) || is_there.exchange(true)) {
     duty.wake();
   } else if (!start_background_thread(be_the_thread<look_after_operations>)) {
-    say_once_on_node(
-        "no thread is left for non-blocking collectives: they advance in calls of collectives and requests "
-        "only");
+    // The operation is under way, so its call must not fail.
+    if_possible([] {
+      say_once_on_node(
+          "no thread is left for non-blocking collectives: they advance in calls of collectives and requests "
+          "only");
+    });
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include "node/host_turns.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -54,9 +56,22 @@ std::size_t BoardShape::total_bytes() const {
 
 // The wait is short: the gate is closed only while some pages are given back, and the rank that closed it
 // waits for no other rank. So this wait throws nothing and gives the host no turn, which a thread of offbeat
-// could not give.
+// could not give. If the rank has died meanwhile, this one opens the gate in its place. Pages that were given
+// back in part do no harm either. The call then waits for the dead rank, as for any other that has died.
 void Board::wait_at_gate() const noexcept {
-  while (gate().load(std::memory_order_seq_cst) == gate_closed) sched_yield();
+  constexpr std::uint64_t between_looks_us = 100'000;
+  std::uint64_t last_look = ProcessorClock::now();
+  for (;;) {
+    std::uint64_t seen = gate().load(std::memory_order_seq_cst);
+    if (!is_closed(seen)) return;
+    sched_yield();
+    const std::uint64_t now = ProcessorClock::now();
+    if (has_died.call == nullptr || now - last_look < between_looks_us * ProcessorClock::ticks_per_us())
+      continue;
+    last_look = now;
+    if (has_died.call(has_died.state, closer_of(seen)))
+      gate().compare_exchange_strong(seen, gate_open, std::memory_order_seq_cst);
+  }
 }
 
 bool Board::others_began_previous(const RoundNumber& number) const {

@@ -295,7 +295,7 @@ class Board {
     Word& begun = uses(rank).begun;
     // This store and the closing of the gate are in one total order, so one of the two ranks sees the other.
     begun.store(begun.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-    if (gate().load(std::memory_order_seq_cst) == gate_closed) [[unlikely]]
+    if (is_closed(gate().load(std::memory_order_seq_cst))) [[unlikely]]
       wait_at_gate();
   }
   void end_use() noexcept {
@@ -311,7 +311,8 @@ class Board {
   template <class GiveBack>
   bool give_pages_back(GiveBack&& give_back) {
     std::uint64_t is_open = gate_open;
-    if (!gate().compare_exchange_strong(is_open, gate_closed, std::memory_order_seq_cst)) return false;
+    if (!gate().compare_exchange_strong(is_open, gate_closed_by(rank), std::memory_order_seq_cst))
+      return false;
     bool is_idle = true;
     for (int stage = 0; stage < shape_.stages; ++stage) is_idle = is_idle && is_between_uses(stage);
     is_idle = is_idle && pages_kept().load(std::memory_order_relaxed) == 0;
@@ -364,7 +365,9 @@ class Board {
 
  private:
   static constexpr std::uint64_t gate_open = 1;  // 0 before open_gate(): the gate may not be closed
-  static constexpr std::uint64_t gate_closed = 2;
+  static constexpr std::uint64_t gate_closed_by(int rank) { return 2 + static_cast<std::uint64_t>(rank); }
+  [[nodiscard]] static constexpr bool is_closed(std::uint64_t gate) { return gate > gate_open; }
+  [[nodiscard]] static constexpr int closer_of(std::uint64_t gate) { return static_cast<int>(gate - 2); }
   [[nodiscard]] Word& gate() const { return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset()); }
   [[nodiscard]] Word& pages_kept() const {
     return *reinterpret_cast<Word*>(memory_ + shape_.gate_offset() + sizeof(Word));
@@ -404,8 +407,14 @@ class Board {
   std::uint64_t shown_core_ = 0;
 
  public:
-  // The readers in the last immediate collective and the last round of each half. These members come last,
-  // behind those that every call reads.
+  // Says whether the process of a rank of the board has died. Null: nobody knows.
+  struct DeathCheck {
+    bool (*call)(void* state, int rank) = nullptr;
+    void* state = nullptr;
+  };
+  // The members from here on come last, behind those that every call reads.
+  DeathCheck has_died;
+  // The readers in the last immediate collective and the last round of each half.
   std::array<Readers, 2> slot_readers;
   std::array<Readers, 2> window_readers;
 };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/fork_lock.hpp"
 #include "node/device_driver.hpp"
 
 namespace offbeat {
@@ -97,7 +98,7 @@ int look_at(dl_phdr_info* each, std::size_t, void* state) {
   return 0;
 }
 
-constinit std::mutex mutex;
+constinit ForkLock mutex;
 constinit std::uint64_t looked_through = 0;  // count of loaded libraries at the last look
 
 void find_drivers() {

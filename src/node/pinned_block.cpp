@@ -2,12 +2,15 @@
 #include "node/pinned_block.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include "base/fork_lock.hpp"
 
 namespace offbeat {
 
@@ -26,7 +29,7 @@ struct PinnedBlock::Memory {
   const DeviceMemory driver_of;  // memory of the driver that knows this block
   const std::unique_ptr<std::byte, Free> data;
   const HostRegistration registration;  // ends before the memory
-  Memory* next = nullptr;
+  std::atomic<Memory*> next{nullptr};
 };
 
 namespace {
@@ -34,18 +37,20 @@ namespace {
 // The blocks that nobody uses, at most this much. All are kept if the process ends: the driver may have ended
 // before.
 constexpr std::size_t most_spare_bytes = std::size_t{256} << 20;
-constinit std::mutex mutex;
-constinit PinnedBlock::Memory* spare = nullptr;
+constinit ForkLock mutex;  // guards the list, which is complete at every instant
+constinit std::atomic<PinnedBlock::Memory*> spare{nullptr};
 constinit std::size_t spare_bytes = 0;
 
 PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
   const std::lock_guard lock(mutex);
-  for (PinnedBlock::Memory** link = &spare; *link != nullptr; link = &(*link)->next) {
-    if ((*link)->bytes != bytes || !(*link)->driver_of.has_driver_of(driver_of)) continue;
-    PinnedBlock::Memory* const found = *link;
-    *link = found->next;
-    spare_bytes -= bytes;
-    return found;
+  std::atomic<PinnedBlock::Memory*>* link = &spare;
+  while (PinnedBlock::Memory* const each = link->load(std::memory_order_relaxed)) {
+    if (each->bytes == bytes && each->driver_of.has_driver_of(driver_of)) {
+      link->store(each->next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      spare_bytes -= bytes;
+      return each;
+    }
+    link = &each->next;
   }
   return nullptr;
 }
@@ -53,8 +58,9 @@ PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
 bool keep(PinnedBlock::Memory& memory) {
   const std::lock_guard lock(mutex);
   if (spare_bytes + memory.bytes > most_spare_bytes) return false;
+  memory.next.store(spare.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  spare.store(&memory, std::memory_order_release);
   spare_bytes += memory.bytes;
-  memory.next = std::exchange(spare, &memory);
   return true;
 }
 

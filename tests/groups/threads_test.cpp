@@ -190,4 +190,34 @@ TEST(Threads, ShareAGroup) {
   }));
 }
 
+// While one thread makes the first group, the process forks. The children make groups, too: what the thread
+// holds in the parent is not held in them.
+TEST(Threads, MayForkWhileTheFirstGroupIsMade) {
+  expect_success(ranks::run(1, [](Shared& shared, int rank) {
+    std::atomic<bool> is_over{false};
+    std::thread maker([&] {
+      offbeat_group* group = make_group(shared, rank, 1);
+      is_over = true;
+      offbeat_group_free(&group);
+    });
+    std::vector<pid_t> children;
+    while (!is_over.load() && children.size() < 50) {
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(20);  // a hang is a failure
+        offbeat_group* own = make_group(shared, 0, 1);
+        offbeat_group_free(&own);
+        _exit(0);
+      }
+      children.push_back(child);
+    }
+    maker.join();
+    for (const pid_t child : children) {
+      int status = -1;
+      waitpid(child, &status, 0);
+      require(status == 0, "a child has failed");
+    }
+  }));
+}
+
 }  // namespace

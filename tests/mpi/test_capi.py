@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from harness import ROOT, Mpi, compile_client, run
@@ -51,6 +53,22 @@ def test_a_group_of_several_nodes(mpi: Mpi, ranks_per_node: int) -> None:
     command = [compile_client(mpi, "group_on_nodes.c")]
     result = run(mpi, 4, command, environment=settings, timeout=120).succeeded()
     assert "barrier in a group of 4 ranks: dissemination" in result.stderr, str(result)
+
+
+def test_two_jobs_of_one_size_are_told_apart(mpi: Mpi, tmp_path: Path) -> None:
+    """They are on one machine, so that the group needs no MPI. One job could be on several nodes."""
+    program = compile_client(mpi, "group_of_two_jobs.c")
+    with ThreadPoolExecutor() as jobs:
+        results = list(
+            jobs.map(
+                lambda rank: run(
+                    mpi, 2, [program, tmp_path, rank], environment={"OFFBEAT_NODE_RANKS": "1"}, timeout=90
+                ),
+                (0, 1),
+            )
+        )
+    for result in results:
+        assert "a group of two jobs" in result.succeeded().stdout, str(result)
 
 
 @pytest.mark.parametrize("language", [["cc", "-std=c99"], ["cc", "-std=c17"], ["c++", "-std=c++11"]])

@@ -72,16 +72,29 @@ def test_a_leader_that_gets_further_reports_no_stall(mpi: Mpi) -> None:
     assert "has waited" not in result.stderr, str(result)
 
 
-@on_mpis(lambda mpi: mpi.name == "openmpi")  # whose launcher can be told to leave the others alone
-def test_a_killed_rank_that_nobody_cleans_up_after_is_named(mpi: Mpi, tmp_path: Path) -> None:
-    program = compile_program(mpi, PROGRAMS / "killed.c")
+def careless(mpi: Mpi, folder: Path) -> Mpi:
+    """An Open MPI whose launcher leaves the other ranks alone if one is killed."""
     # With --enable-recovery, Open MPI's mpirun sometimes stays after the last rank has ended.
-    mpirun = tmp_path / "mpirun"
+    mpirun = folder / "mpirun"
     mpirun.write_text(f'#!/bin/sh\nexec timeout --kill-after=2 15 {mpi.mpirun} "$@"\n')
     mpirun.chmod(0o755)
-    careless = dataclasses.replace(mpi, mpirun=str(mpirun), options=(*mpi.options, "--enable-recovery"))
-    result = run(careless, 3, [program, "4"], environment={"OFFBEAT_STALL_S": "1"}, timeout=60)
+    return dataclasses.replace(mpi, mpirun=str(mpirun), options=(*mpi.options, "--enable-recovery"))
+
+
+@on_mpis(lambda mpi: mpi.name == "openmpi")
+def test_a_killed_rank_that_nobody_cleans_up_after_is_named(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_program(mpi, PROGRAMS / "killed.c")
+    result = run(careless(mpi, tmp_path), 3, [program, "4"], environment={"OFFBEAT_STALL_S": "1"}, timeout=60)
     assert result.stderr.count("rank 2 of MPI_COMM_WORLD has failed: its process has died") == 1, str(result)
+    assert not running(str(program)), str(result)
+
+
+@on_mpis(lambda mpi: mpi.name == "openmpi")
+def test_a_killed_rank_of_a_group_is_named_on_all_nodes(mpi: Mpi, tmp_path: Path) -> None:
+    program = compile_client(mpi, "group_killed.c")
+    result = run(careless(mpi, tmp_path), 4, [program], environment=NODES, timeout=60)
+    for rank in (0, 2, 3):
+        assert f"rank {rank}: status 6: the process of rank 1 has died\n" in result.stdout, str(result)
     assert not running(str(program)), str(result)
 
 

@@ -84,6 +84,8 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
         for _, text in errors_of(ranks, what, everyone):
             assert text.startswith("DistBackendError: offbeat: "), jobs.text_of(ranks)
             assert all(word in text for word in words), jobs.text_of(ranks)
+    for rank in ranks:
+        assert len(re.findall(r"^twice: .* s: no error$", rank.out, re.MULTILINE)) == 2, jobs.text_of(ranks)
     ((_, text),) = errors_of(ranks, "no message", [0])
     assert "rank 1" in text
     ((_, text),) = errors_of(ranks, "a message that is too long", [0])
@@ -114,7 +116,7 @@ def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
 
 
 @pytest.mark.in_turn(1, "case")
-@pytest.mark.parametrize("case", ["idle", "waited", "under-way", "fork", "destroyed"])
+@pytest.mark.parametrize("case", ["idle", "waited", "under-way", "fork", "destroyed", "dropped"])
 def test_ends_are_clean(case: str, tmp_path: Path) -> None:
     ranks = jobs.start("ends.py", 2, case, str(tmp_path / "store"), limit_s=90)
     jobs.all_right(ranks)

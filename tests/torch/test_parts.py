@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import offbeat.torch
 import pytest
 import torch.distributed as dist
 from offbeat.torch import _mpirun
+from torch._C._distributed_c10d import ErrorType, _ProcessGroupWrapper
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,9 +69,23 @@ def test_ranks_that_compile_at_once_compile_once(tmp_path: Path) -> None:
     assert len({each.stdout for each in ended}) == 1
 
 
+def test_a_backend_knows_that_a_begun_call_has_failed() -> None:
+    options = types.SimpleNamespace(store=dist.HashStore(), group_rank=0, group_size=1, timeout=20)
+    backend = offbeat.torch._create(options, None)
+    gloo = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, datetime.timedelta(seconds=20))
+    state = _ProcessGroupWrapper(backend, gloo).get_error  # which a Backend has in C++ only
+    assert state() == ErrorType.SUCCESS
+    backend.abort()
+    begun = dist.BarrierOptions()
+    begun.asyncOp = True
+    with pytest.raises(dist.DistBackendError, match="has given up"):
+        backend.barrier(begun).wait()
+    assert state() == ErrorType.COMM_ERROR
+
+
 def test_ranks_on_two_machines_are_told_what_to_do() -> None:
     store = dist.HashStore()
-    store.set("offbeat/node/1", "another machine")
+    store.set("node/1", "another machine")
     with pytest.raises(RuntimeError, match=r"ranks 0 and 1 .* different machines.*offbeat run.*gloo or nccl"):
         offbeat.torch._connect_nodes(store, 0, 2)
 

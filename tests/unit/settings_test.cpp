@@ -217,6 +217,19 @@ TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheRank) {
   unsetenv("OMPI_COMM_WORLD_RANK");
 }
 
+TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheJob) {
+  EXPECT_EQ(launcher_job("openmpi"), launcher_job("mpich"));
+  setenv("PMIX_NAMESPACE", "prterun@1", 1);
+  EXPECT_NE(launcher_job("openmpi").find("prterun@1"), std::string::npos);
+  EXPECT_EQ(launcher_job("mpich"), launcher_job("openmpi"));
+  setenv("I_MPI_HYDRA_UUID", "b22f", 1);
+  const std::string first = launcher_job("mpich");
+  EXPECT_NE(first, launcher_job("openmpi"));
+  setenv("HYDRA_BSTRAP_PGID", "1", 1);  // of processes that the job has spawned
+  EXPECT_NE(launcher_job("mpich"), first);
+  for (const char* name : {"PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "HYDRA_BSTRAP_PGID"}) unsetenv(name);
+}
+
 std::string error_of(const std::string& name, const std::string& value) {
   setenv(name.c_str(), value.c_str(), 1);
   std::string what;

@@ -56,8 +56,8 @@ def _is_preloaded() -> bool:
 
 def _connect_nodes(store: Any, rank: int, size: int) -> None:
     """Start the MPI that connects several machines. If it cannot, making the group says why, on all ranks."""
-    store.set(f"offbeat/node/{rank}", _node())
-    nodes = [store.get(f"offbeat/node/{other}").decode() for other in range(size)]
+    store.set(f"node/{rank}", _node())
+    nodes = [store.get(f"node/{other}").decode() for other in range(size)]
     if set(nodes) == {_node()}:
         return
     if not _is_preloaded():
@@ -70,13 +70,23 @@ def _connect_nodes(store: Any, rank: int, size: int) -> None:
         importlib.import_module("mpi4py.MPI")
 
 
+def _with_own_keys(store: Any, rank: int) -> Any:
+    """The store with keys that no earlier group has used, such as one that could not be made.
+
+    Each rank counts its groups, and all ranks make equally many.
+    """
+    number = store.add(f"offbeat/groups/{rank}", 1)
+    return dist.PrefixStore(f"offbeat/{number}", store)
+
+
 def _create(options: Any, _: Any) -> Any:
     rank, size = options.group_rank, options.group_size
-    _connect_nodes(options.store, rank, size)
+    store = _with_own_keys(options.store, rank)
+    _connect_nodes(store, rank, size)
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))
-    return _extension().make(options.store, rank, size, timeout)
+    return _extension().make(store, rank, size, timeout)
 
 
 def register() -> None:

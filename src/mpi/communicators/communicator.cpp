@@ -28,7 +28,7 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle)
     : Communicator(process, handle, why_never_served(process.host, handle)) {}
 
 Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native)
-    : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle), true),
+    : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle), WhenHostEnds::stop),
       process_(process),
       life_(process.fault_tolerance(), handle, may_be_revoked(process.fault_tolerance(), why_native)),
       is_one_rank_(why_native == one_rank),
@@ -39,7 +39,7 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view w
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
-    : OperationsOwner(origin.rank_, origin.size_, true),
+    : OperationsOwner(origin.rank_, origin.size_, WhenHostEnds::stop),
       process_(origin.process_),
       life_(&origin.life_),
       why_native_(origin.why_native_),

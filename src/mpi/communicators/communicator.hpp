@@ -14,7 +14,7 @@
 #include "collectives/algorithm.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/counts.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 #include "mpi/communicators/adaptation.hpp"
 #include "mpi/communicators/announcements.hpp"
 #include "mpi/communicators/check.hpp"

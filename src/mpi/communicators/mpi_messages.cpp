@@ -22,67 +22,70 @@ void MpiMessages::require_possible(int tag, std::size_t bytes) const {
 }
 
 void MpiMessages::begin(Message& message) {
-  all_.push_back({&message});
-  if (message.is_send)
-    check(host_.Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer,
-                      tag_base_ + message.tag, communicator_, &all_.back().request));
+  message.number = ++begun_;
+  if (!message.is_send) return waiting_[{message.tag, message.peer}].push(message);
+  UnderWay& send = under_way_[&message] = {&message};
+  check(host_.Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer,
+                    tag_base_ + message.tag, communicator_, &send.request));
 }
 
-bool MpiMessages::must_wait(const UnderWay& receive) const {
-  const Message& mine = *receive.message;
-  for (const UnderWay& each : all_) {
-    const Message& other = *each.message;
-    if (&mine == &other) return false;
-    if (other.is_send || each.request != MPI_REQUEST_NULL || other.tag != mine.tag) continue;
-    if (other.peer == mine.peer || other.peer == Message::any_rank || mine.peer == Message::any_rank)
-      return true;
+Message* MpiMessages::find_if_first(const Message& receive) {
+  Message* const first = waiting_.at({receive.tag, receive.peer}).first();
+  if (first != &receive) return nullptr;
+  const auto is_earlier = [&](const auto& each) { return each.second.first()->number < receive.number; };
+  if (receive.peer != Message::any_rank) {
+    const auto from_any = waiting_.find({receive.tag, Message::any_rank});
+    return from_any != waiting_.end() && is_earlier(*from_any) ? nullptr : first;
   }
-  return false;
+  const auto begin = waiting_.lower_bound({receive.tag, Message::any_rank});
+  const auto end = waiting_.lower_bound({receive.tag + 1, Message::any_rank});
+  return std::any_of(begin, end, is_earlier) ? nullptr : first;
 }
 
-bool MpiMessages::find(UnderWay& receive) {
-  Message& mine = *receive.message;
-  const int from = mine.peer == Message::any_rank ? MPI_ANY_SOURCE : mine.peer;
+bool MpiMessages::find(Message& receive) {
+  const int from = receive.peer == Message::any_rank ? MPI_ANY_SOURCE : receive.peer;
   int is_found = 0;
   int bytes = 0;
   MPI_Message found = MPI_MESSAGE_NULL;
   MPI_Status status;
-  check(improbe_(from, tag_base_ + mine.tag, communicator_, &is_found, &found, &status));
+  check(improbe_(from, tag_base_ + receive.tag, communicator_, &is_found, &found, &status));
   if (is_found == 0) return false;
   check(get_count_(&status, MPI_BYTE, &bytes));
-  mine.peer = status.MPI_SOURCE;
-  if (mine.arrival.rank != nullptr) {
-    *mine.arrival.rank = mine.peer;
-    *mine.arrival.tag = mine.tag;
-    *mine.arrival.bytes = static_cast<std::size_t>(bytes);
-  }
-  if (static_cast<std::size_t>(bytes) != mine.bytes)
-    throw BoardError(Trouble::mismatch, mine.peer,
-                     "rank " + std::to_string(mine.peer) + " sends " + std::to_string(bytes) +
-                         " bytes with tag " + std::to_string(mine.tag) + ", and the receive has " +
-                         std::to_string(mine.bytes) + " bytes");
-  check(imrecv_(mine.data, bytes, MPI_BYTE, &found, &receive.request));
+  MPI_Request& request = (under_way_[&receive] = {&receive}).request;
+  stop_waiting(receive);
+  note_arrival(receive, rank_, status.MPI_SOURCE, receive.tag, static_cast<std::size_t>(bytes));
+  check(imrecv_(receive.data, bytes, MPI_BYTE, &found, &request));
   return true;
 }
 
+void MpiMessages::stop_waiting(const Message& receive) noexcept {
+  const auto queue = waiting_.find({receive.tag, receive.peer});
+  if (queue == waiting_.end()) return;
+  queue->second.remove(receive);
+  if (queue->second.first() == nullptr) waiting_.erase(queue);
+}
+
 bool MpiMessages::move(const Message& message) {
-  const auto mine =
-      std::ranges::find_if(all_, [&](const UnderWay& each) { return each.message == &message; });
-  if (mine->request == MPI_REQUEST_NULL && (must_wait(*mine) || !find(*mine))) return false;
+  auto mine = under_way_.find(&message);
+  if (mine == under_way_.end()) {
+    Message* const receive = find_if_first(message);
+    if (receive == nullptr || !find(*receive)) return false;
+    mine = under_way_.find(&message);
+  }
   int is_over = 0;
-  check(host_.Test(&mine->request, &is_over, MPI_STATUS_IGNORE));
+  check(host_.Test(&mine->second.request, &is_over, MPI_STATUS_IGNORE));
   if (is_over == 0) return false;
-  mine->message->is_over = true;
-  all_.erase(mine);
+  mine->second.message->is_over = true;
+  under_way_.erase(mine);
   return true;
 }
 
 void MpiMessages::forget(const Message& message) noexcept {
-  const auto mine =
-      std::ranges::find_if(all_, [&](const UnderWay& each) { return each.message == &message; });
-  if (mine == all_.end()) return;
-  if (mine->request != MPI_REQUEST_NULL) host_.Request_free(&mine->request);
-  all_.erase(mine);
+  stop_waiting(message);
+  const auto mine = under_way_.find(&message);
+  if (mine == under_way_.end()) return;
+  if (mine->second.request != MPI_REQUEST_NULL) host_.Request_free(&mine->second.request);
+  under_way_.erase(mine);
 }
 
 }  // namespace offbeat

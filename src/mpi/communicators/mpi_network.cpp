@@ -3,6 +3,7 @@
 
 #include "mpi/communicators/mpi_board_client.hpp"
 #include "mpi/communicators/mpi_messages.hpp"
+#include "mpi/process/job_identity.hpp"
 
 namespace offbeat {
 
@@ -13,7 +14,8 @@ NetworkAddress MpiNetwork::address() const {
   if (host.thread_level() < MPI_THREAD_MULTIPLE) return {.state = NetworkAddress::State::one_thread};
   return {.state = NetworkAddress::State::ready,
           .rank = host.rank_in(MPI_COMM_WORLD),
-          .ranks = host.size_of(MPI_COMM_WORLD)};
+          .ranks = host.size_of(MPI_COMM_WORLD),
+          .job = job_identity()};
 }
 
 bool MpiNetwork::connect(SetUp& set_up, const Locality& locality, std::span<const int> ranks,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 #include "node/wanted_core.hpp"
 
 namespace offbeat {

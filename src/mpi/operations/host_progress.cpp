@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "groups/operation.hpp"
+#include "groups/operations_under_way.hpp"
 #include "mpi/host/inside_offbeat.hpp"
 
 namespace offbeat {
@@ -76,6 +76,10 @@ void HostProgress::report_polls_to(void (*function)() noexcept) const {
 void HostProgress::stop() const {
   is_stopped.store(true, std::memory_order_relaxed);
   operations_under_way.end_host();
+  // The functions of the program that hear of the failures may call MPI, for the last time.
+  const bool was_inside = std::exchange(inside_offbeat, false);
+  operations_under_way.settle_in_any_thread();
+  inside_offbeat = was_inside;
   if (unregister_ && !duty.begins()) unregister_(advance_in_open_mpi);
 }
 

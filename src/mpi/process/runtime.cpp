@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fork_lock.hpp"
 #include "base/pool.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/host/other_family.hpp"
@@ -32,16 +33,13 @@ const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts 
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
-// if libgcc is linked statically.
+// if libgcc is linked statically. A child of fork() that finds the lock held makes its own state.
 Runtime& start_runtime() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  Runtime* running = the_runtime.load(std::memory_order_acquire);
-  if (running == nullptr) {
-    running = new Runtime;  // never destroyed
-    the_runtime.store(running, std::memory_order_release);
-  }
-  return *running;
+  if (has_runtime()) return runtime();
+  static constinit ForkLock lock;
+  const std::lock_guard guard(lock);
+  if (!has_runtime()) the_runtime.store(new Runtime, std::memory_order_release);  // never destroyed
+  return runtime();
 }
 
 bool start_runtime_or_pass_on() {

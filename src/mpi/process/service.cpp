@@ -11,6 +11,7 @@
 #include "base/pool.hpp"
 #include "groups/algorithm_text.hpp"
 #include "groups/mpi_service.hpp"
+#include "groups/observation.hpp"
 #include "mpi/communicators/mpi_network.hpp"
 #include "mpi/host/observer.hpp"
 #include "mpi/process/runtime.hpp"
@@ -67,42 +68,20 @@ namespace {
 
 std::atomic<const Observer*> the_observer{nullptr};
 
-// Tells the observer about a call, if there is an observer. The call counts as failed unless returns() is
-// called.
-class Observation {
- public:
-  Observation(const Arguments& call, Collective collective, bool is_blocking)
-      : observer_(the_observer.load(std::memory_order_acquire)) {
-    if (observer_ == nullptr) return;
-    const bool combines = facts(collective).has_operation;
-    number_ = observer_->begins(
-        {.collective = collective,
-         .is_blocking = is_blocking,
-         .is_in_place = collective != Collective::bcast && moves_data(collective) &&
-                        (call.input == nullptr || call.input == call.output),
-         .communicator = call.communicator,
-         .root = facts(collective).has_root ? call.root : -1,
-         .count = moves_data(collective) ? static_cast<std::int64_t>(call.count) : 0,
-         .width = moves_data(collective) ? static_cast<std::uint32_t>(width_of(call.type)) : 0,
-         .type = moves_data(collective) ? name_of(call.type).data() : "",
-         .operation = combines ? name_of(call.op).data() : ""});
-  }
-  Observation(const Observation&) = delete;
-  Observation& operator=(const Observation&) = delete;
-  ~Observation() {
-    if (observer_ != nullptr) observer_->returns(number_, true, nullptr);
-  }
-  // Call this when the call returns. Returns its number, for `observe_completion`.
-  std::uint64_t returns(bool is_complete) {
-    if (observer_ != nullptr) observer_->returns(number_, is_complete, last_algorithm());
-    observer_ = nullptr;
-    return number_;
-  }
-
- private:
-  const Observer* observer_;
-  std::uint64_t number_ = 0;
-};
+ObservedCall observed(const Arguments& call, Collective collective, bool is_blocking) {
+  const bool moves = moves_data(collective);
+  const CollectiveFacts& known = facts(collective);
+  return {.collective = collective,
+          .is_blocking = is_blocking,
+          .is_in_place = collective != Collective::bcast && moves &&
+                         (call.input == nullptr || call.input == call.output),
+          .communicator = call.communicator,
+          .root = known.has_root ? call.root : -1,
+          .count = moves ? static_cast<std::int64_t>(call.count) : 0,
+          .width = moves ? static_cast<std::uint32_t>(width_of(call.type)) : 0,
+          .type = moves ? name_of(call.type).data() : "",
+          .operation = known.has_operation ? name_of(call.op).data() : ""};
+}
 
 void observe_completion(std::uint64_t number) {
   if (const Observer* observer = the_observer.load(std::memory_order_acquire)) observer->completes(number);
@@ -137,12 +116,13 @@ void run(const Arguments& arguments) {
   require_no_lists(collective);
   require_running_mpi();
   offbeat::last_algorithm = nullptr;
-  Observation observation(arguments, collective, true);
+  Observation observation(the_observer.load(std::memory_order_acquire),
+                          [&] { return observed(arguments, collective, true); });
   Communicator& communicator = communicator_of(arguments.communicator, collective);
   PreparedCall prepared(arguments, communicator.rank(), communicator.size());
   check(start_runtime(), communicator, arguments, prepared.call());
   if (!communicator.run_without_host(prepared)) refuse();
-  observation.returns(true);
+  observation.returns(true, last_algorithm);
 }
 
 struct Request {
@@ -163,12 +143,14 @@ RequestPointer begin(const Arguments& arguments) {
   require_running_mpi();
   offbeat::last_algorithm = nullptr;
   RequestPointer request(new Request);  // made before the call begins, because memory may be missing
-  Observation observation(arguments, collective, false);
+  Observation observation(the_observer.load(std::memory_order_acquire),
+                          [&] { return observed(arguments, collective, false); });
   Communicator& communicator = communicator_of(arguments.communicator, collective);
   PreparedCall& prepared = request->prepared.emplace(arguments, communicator.rank(), communicator.size());
   request->operation = communicator.begin(prepared);
   if (request->operation == nullptr) refuse();
-  request->number = observation.returns(false);
+  request->number = observation.number();
+  observation.returns(false, last_algorithm);
   return request;
 }
 

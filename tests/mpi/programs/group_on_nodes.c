@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A group of several nodes: blocking calls of many lengths, lists of counts, messages from any rank, and an
- * end after MPI_Finalize.
+ * A group of several nodes: blocking calls of many lengths, lists of counts, messages from any rank and their
+ * order, and an end after MPI_Finalize, which some calls do not reach.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "interface.h"
 
@@ -37,6 +39,91 @@ static void run(offbeat_group* group, const char* collective, const int32_t* inp
   call.input_counts = given;
   call.output_counts = taken;
   require(run_call(&call) == OFFBEAT_OK, collective);
+}
+
+static offbeat_message message_of(offbeat_group* group, int peer, int tag, int32_t* value) {
+  offbeat_message message = OFFBEAT_MESSAGE_INIT;
+  message.group = group;
+  message.peer = peer;
+  message.tag = tag;
+  message.data = value;
+  message.bytes = sizeof *value;
+  return message;
+}
+
+/* Messages with one tag go to the receives in the order in which these were begun, from any rank or not. */
+static void receive_in_order(offbeat_group* group) {
+  enum { count = 6 };
+  __typeof__(&offbeat_begin_receive) begin_receive = function("offbeat_begin_receive");
+  __typeof__(&offbeat_send) send = function("offbeat_send");
+  __typeof__(&offbeat_wait) wait = function("offbeat_wait");
+  int32_t values[count];
+  offbeat_request* requests[count] = {NULL};
+  for (int k = 0; rank == 0 && k < count; ++k) {
+    const offbeat_message message =
+        message_of(group, k % 2 == 0 ? OFFBEAT_ANY_RANK : size - 1, 9, &values[k]);
+    require(begin_receive(&message, &requests[k]) == OFFBEAT_OK, "begin to receive");
+  }
+  run(group, "barrier", NULL, NULL, 0, NULL, NULL);
+  for (int32_t k = 0; rank == size - 1 && k < count; ++k) {
+    const offbeat_message message = message_of(group, 0, 9, &k);
+    require(send(&message) == OFFBEAT_OK, "send in order");
+  }
+  for (int k = count - 1; rank == 0 && k >= 0; --k)
+    require(wait(&requests[k]) == OFFBEAT_OK, "wait for a message");
+  for (int k = 0; rank == 0 && k < count; ++k) require(values[k] == k, "messages in another order");
+}
+
+/* A message that is too long ruins a group. All ranks get the same error. */
+static void receive_too_little(offbeat_group* group) {
+  __typeof__(&offbeat_error_text) text = function("offbeat_error_text");
+  __typeof__(&offbeat_send) send = function("offbeat_send");
+  __typeof__(&offbeat_receive) receive = function("offbeat_receive");
+  int32_t values[2] = {0, 0};
+  offbeat_message message = message_of(group, rank == 0 ? size - 1 : 0, 7, values);
+  if (rank == 0) require(receive(&message) == OFFBEAT_ERROR_MISMATCH, "no mismatch");
+  message.bytes = sizeof values;
+  if (rank == size - 1) send(&message); /* which may be over before anybody receives it */
+  char expected[100];
+  snprintf(expected, sizeof expected, "rank 0 receives 4 bytes from rank %d with tag 7, which sends 8 bytes",
+           size - 1);
+  offbeat_call call = OFFBEAT_CALL_INIT;
+  call.group = group;
+  call.collective = "barrier";
+  while (run_call(&call) == OFFBEAT_OK) usleep(1000);
+  require(strcmp(text(), expected) == 0, expected);
+}
+
+/* How the calls have ended that were under way as MPI ended. */
+static atomic_int ends[2];
+static void note_end(void* state, offbeat_status status, const char* text) {
+  if (status == OFFBEAT_ERROR_RANK &&
+      strstr(text, "has called MPI_Finalize before a call in this group was over"))
+    atomic_fetch_add((atomic_int*)state, 1);
+  else
+    fprintf(stderr, "FAIL: rank %d: status %d: %s\n", rank, (int)status, text);
+}
+
+/* More collectives than there are stages, and messages. No other rank begins them. */
+static void leave_under_way(offbeat_group* group) {
+  __typeof__(&offbeat_begin) begin = function("offbeat_begin");
+  __typeof__(&offbeat_begin_receive) begin_receive = function("offbeat_begin_receive");
+  static int32_t values[16];
+  for (int k = 0; k < 8; ++k) {
+    offbeat_call call = OFFBEAT_CALL_INIT;
+    call.group = group;
+    call.collective = "allreduce";
+    call.output = &values[k];
+    call.count = 1;
+    call.type = OFFBEAT_INT32;
+    call.done = note_end;
+    call.done_state = &ends[0];
+    require(begin(&call, NULL) == OFFBEAT_OK, "begin");
+    offbeat_message message = message_of(group, k % 2 == 0 ? size - 1 : OFFBEAT_ANY_RANK, k, &values[8 + k]);
+    message.done = note_end;
+    message.done_state = &ends[1];
+    require(begin_receive(&message, NULL) == OFFBEAT_OK, "begin to receive");
+  }
 }
 
 int main(int argc, char** argv) {
@@ -108,8 +195,19 @@ int main(int argc, char** argv) {
   offbeat_group* another = NULL;
   require(make(rank, size, exchange, NULL, &another) == OFFBEAT_OK, "make another");
   run(another, "barrier", NULL, NULL, 0, NULL, NULL);
+  receive_in_order(group);
+  MPI_Barrier(MPI_COMM_WORLD); /* the failure of the next call must reach nobody in the one before */
+  receive_too_little(group);
   release(&group);
+  if (rank == 0) leave_under_way(another);
+  alarm(60); /* a hang is a failure */
   MPI_Finalize();
+  const int expected = rank == 0 ? 8 : 0;
+  if (atomic_load(&ends[0]) != expected || atomic_load(&ends[1]) != expected) {
+    fprintf(stderr, "FAIL: rank %d: %d calls and %d messages have failed instead of %d\n", rank, ends[0],
+            ends[1], expected);
+    return 1;
+  }
   offbeat_call late = OFFBEAT_CALL_INIT;
   late.group = another;
   late.collective = "barrier";

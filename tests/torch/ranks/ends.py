@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from typing import Any
 
 import torch
@@ -44,4 +46,17 @@ elif case == "destroyed":
     dist.init_process_group("offbeat", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=size)
     dist.all_reduce(tensor)
     dist.destroy_process_group()
+elif case == "dropped":
+    # The last user of the group drops it in a callback of its last call.
+    is_dropped = threading.Event()
+
+    def drop(future: Any) -> None:
+        global group
+        dist.destroy_process_group(group)
+        group = None
+        is_dropped.set()
+
+    time.sleep(0.2 * rank)  # so that rank 0 has a callback before the call is over
+    dist.all_reduce(tensor, group=group, async_op=True).get_future().then(drop)
+    assert is_dropped.wait(30)
 print(f"rank {rank}: 1 checks, 0 wrong", flush=True)

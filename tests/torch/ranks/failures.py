@@ -11,9 +11,11 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
+import offbeat.torch
 import torch
 import torch.distributed as dist
 from rank import start
@@ -82,6 +84,22 @@ def unequal() -> None:
         report("a message that is too long", lambda: dist.send(mine, 0, group=group))
     elif rank == 0:
         report("a message that is too long", lambda: dist.recv(mine, 1, group=group))
+
+
+def make_and_meet(options: types.SimpleNamespace) -> None:
+    backend = offbeat.torch._create(options, None)
+    backend.barrier(dist.BarrierOptions()).wait()
+
+
+def twice() -> None:
+    """Two groups on one store. Rank 0 is early, and must not take what the others said the first time."""
+    options = types.SimpleNamespace(
+        store=dist.PrefixStore("twice", dist.distributed_c10d._get_default_store()),
+        group_rank=rank, group_size=size, timeout=20,
+    )  # fmt: skip
+    for late_s in (0, 0.5):
+        time.sleep(late_s if rank > 0 else 0)
+        report("twice", lambda: make_and_meet(options))
 
 
 def ended() -> None:
@@ -163,6 +181,7 @@ def errors() -> None:
 if case == "errors":
     errors()
     unequal()
+    twice()
     ended()
 elif case == "errors-on-nodes":  # where calls that differ from node to node are not compared
     errors()

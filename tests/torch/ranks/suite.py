@@ -40,13 +40,16 @@ from torch.testing._internal.distributed.distributed_test import (  # noqa: E402
 
 
 def with_backend(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch.distributed that makes groups of BACKEND instead of TESTS_OF."""
+    """A function of torch.distributed that makes groups of BACKEND instead of TESTS_OF, and checks that."""
 
     @functools.wraps(function)
     def replaced(*arguments: Any, **named: Any) -> Any:
         if named.get("backend") == TESTS_OF:
             named["backend"] = BACKEND
-        return function(*arguments, **named)
+        group = function(*arguments, **named)
+        if group is not dist.GroupMember.NON_GROUP_MEMBER:
+            assert dist.get_backend(group) == BACKEND
+        return group
 
     return replaced
 

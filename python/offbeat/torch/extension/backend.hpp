@@ -33,7 +33,8 @@ class Backend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return works_.load(std::memory_order_relaxed); }
   c10d::ErrorType getError() override {
-    return has_failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    return ranks_->have_failed.load(std::memory_order_relaxed) ? c10d::ErrorType::COMM_ERROR
+                                                               : c10d::ErrorType::SUCCESS;
   }
   // Waits for the Works under way, as gloo does.
   void shutdown() override { ranks_->wait_for_calls(); }
@@ -99,10 +100,8 @@ class Backend final : public c10d::Backend {
       return work;
     }
     work->run(timeout_s);
-    if (const std::exception_ptr failure = work->exception()) {
-      has_failed_ = true;
-      if (!o.asyncOp) std::rethrow_exception(failure);
-    }
+    const std::exception_ptr failure = work->exception();
+    if (failure && !o.asyncOp) std::rethrow_exception(failure);
     return work;
   }
 
@@ -117,7 +116,6 @@ class Backend final : public c10d::Backend {
   RanksPointer ranks_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> works_{0};
-  std::atomic<bool> has_failed_{false};
 };
 
 }  // namespace offbeat_torch

@@ -11,13 +11,14 @@
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <type_traits>
 #include <vector>
 
 #include "library.hpp"
 
 namespace offbeat_torch {
 
-// Gives what each rank says to all ranks. Every exchange has keys of its own.
+// Gives what each rank says to all ranks. Every exchange has keys of its own in the store.
 class Meeting {
  public:
   Meeting(c10d::Store& store, int rank, int size) : store_(store), rank_(rank), size_(size) {}
@@ -37,7 +38,7 @@ class Meeting {
 
  private:
   void exchange(const uint8_t* mine, size_t bytes, uint8_t* all) {
-    const std::string prefix = "offbeat/" + std::to_string(exchanges_++) + "/";
+    const std::string prefix = "exchange/" + std::to_string(exchanges_++) + "/";
     std::vector<std::string> keys;
     for (int rank = 0; rank < size_; ++rank) keys.push_back(prefix + std::to_string(rank));
     store_.set(keys[static_cast<size_t>(rank_)], std::vector<uint8_t>(mine, mine + bytes));
@@ -137,21 +138,48 @@ class Ranks {
   // Waits until is_over() returns true. Meanwhile calls advance, and Works complete in this thread.
   template <class Condition>
   void wait_until(Condition&& is_over) const {
-    const auto call = [](void* state) { return (*static_cast<Condition*>(state))() ? 1 : 0; };
+    using State = std::remove_reference_t<Condition>;
+    const auto call = [](void* state) { return (*static_cast<State*>(state))() ? 1 : 0; };
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
+  // Exists in a thread while it ends a call or a Work of these ranks, which `under_way` still counts. The
+  // program's functions that are called meanwhile may wait for the other calls, or drop the process group.
+  class Ending {
+   public:
+    explicit Ending(const Ranks& ranks) : ranks_(ranks), outer_(innermost_) { innermost_ = this; }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+    ~Ending() { innermost_ = outer_; }
+    [[nodiscard]] static int count(const Ranks& ranks) {
+      int found = 0;
+      for (const Ending* each = innermost_; each != nullptr; each = each->outer_)
+        found += &each->ranks_ == &ranks ? 1 : 0;
+      return found;
+    }
+
+   private:
+    static inline thread_local const Ending* innermost_ = nullptr;
+    const Ranks& ranks_;
+    const Ending* const outer_;
+  };
+
   void wait_for_calls() const {
-    without_gil([this] { wait_until([this] { return under_way.load(std::memory_order_acquire) == 0; }); });
+    const auto others_are_over = [this, mine = Ending::count(*this)] {
+      return under_way.load(std::memory_order_acquire) <= mine;
+    };
+    if (others_are_over()) return;
+    without_gil([&] { wait_until(others_are_over); });
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
   // Ends the Works under way with an error.
   void leave() const {
-    if (under_way.load(std::memory_order_acquire) == 0) return;
+    if (under_way.load(std::memory_order_acquire) <= Ending::count(*this)) return;
     give_up("its program ends, or drops the process group, before a call is over");
     wait_for_calls();
   }
 
-  std::atomic<int> under_way{0};  // calls whose Work lives on, and Works that are being begun
+  std::atomic<int> under_way{0};         // calls whose Work lives on, and Works that are being begun
+  std::atomic<bool> have_failed{false};  // true after the first call that has failed
 
  private:
   static inline std::mutex mutex_;

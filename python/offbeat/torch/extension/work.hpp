@@ -158,6 +158,7 @@ class Work final : public c10d::Work {
   void note(offbeat_status status, const char* text) {
     // Programs for other backends look for the word "timeout".
     const char* const end = status == OFFBEAT_ERROR_TIMEOUT ? "; the timeout of this call has passed" : "";
+    ranks_->have_failed.store(true, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     if (failure_ == nullptr)
       failure_ = std::make_exception_ptr(
@@ -176,6 +177,7 @@ class Work final : public c10d::Work {
     const Freed::InCallback in_callback;
     auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
     const RanksPointer ranks = work->ranks_;
+    const Ranks::Ending ending(*ranks);
     if (status != OFFBEAT_OK) work->note(status, text);
     work->count_end();
     // Callbacks in Python may go with the Work. So Python must not end before this.
@@ -187,6 +189,7 @@ class Work final : public c10d::Work {
   }
   void end_beginning() {
     const RanksPointer ranks = ranks_;
+    const Ranks::Ending ending(*ranks);
     count_end();
     ranks->under_way.fetch_sub(1, std::memory_order_release);
   }

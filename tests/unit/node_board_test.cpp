@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The board of a group in two processes, one of which dies at a bad moment.
+#include "groups/node_board.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "groups/callback_set_up.hpp"
+#include "node/node_identity.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr int ranks = 2;
+
+// What the two processes share beside the board.
+struct Shared {
+  std::array<std::array<std::byte, 512>, ranks> said{};
+  std::atomic<int> arrived{0};
+
+  void meet() {
+    const int round = arrived.fetch_add(1) / ranks;
+    while (arrived.load() < (round + 1) * ranks) sched_yield();
+  }
+};
+struct Meeting {
+  Shared* shared;
+  int rank;
+
+  static int exchange(void* state, const void* mine, std::size_t bytes, void* all) {
+    const auto& me = *static_cast<const Meeting*>(state);
+    std::memcpy(me.shared->said[static_cast<std::size_t>(me.rank)].data(), mine, bytes);
+    me.shared->meet();
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      std::memcpy(static_cast<std::byte*>(all) + rank * bytes, me.shared->said[rank].data(), bytes);
+    me.shared->meet();
+    return 0;
+  }
+};
+
+// Calls body(board) on one rank of a new board.
+template <class Body>
+void on_board(Shared& shared, int rank, Body&& body) {
+  Meeting meeting{&shared, rank};
+  CallbackSetUp set_up(rank, ranks, {Meeting::exchange, &meeting});
+  Membership membership(ranks);
+  membership.group(std::vector<NodeIdentity>(ranks, NodeIdentity::of_this_process()));
+  const Locality locality(membership, rank);
+  constexpr std::array numbers{0, 1};
+  const Settings settings;
+  WindowBudget budget(std::size_t{1} << 30);
+  std::string why_not;
+  const auto board = NodeBoard::create(
+      set_up, locality, {.numbers = numbers, .space = "", .everyone = "group"}, settings, budget,
+      {.window_bytes = std::size_t{64} << 10, .stages = 1, .compares_calls = true}, why_not);
+  ASSERT_NE(board, nullptr) << why_not;
+  body(*board);
+}
+
+// Rank 1 is killed while it gives pages back. Rank 0 must not wait at the gate for longer than it takes to
+// notice any other death. Then it waits for rank 1 in the call, which names that rank.
+TEST(NodeBoard, NamesARankThatDiesWhileTheGateIsClosed) {
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& shared = *new (memory) Shared;
+  const pid_t child = fork();
+  if (child == 0) {
+    on_board(shared, 1, [](NodeBoard& board) {
+      board.board().give_pages_back([](std::byte*, std::size_t) { kill(getpid(), SIGKILL); });
+    });
+    _exit(1);
+  }
+  alarm(30);  // a hang is a failure
+  on_board(shared, 0, [&](NodeBoard& board) {
+    siginfo_t how{};
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &how, WEXITED | WNOWAIT), 0);
+    ASSERT_EQ(how.si_status, SIGKILL);
+    const double began_s = monotonic_s();
+    NodeBoard::Stage& stage = board.stage(0);
+    stage.board.enter(1, Collective::barrier, 0);
+    stage.begin_use(4096);
+    std::string text;
+    try {
+      Patience::Wait wait(stage.board.patience);
+      while (monotonic_s() - began_s < 20) wait.pause();
+    } catch (const BoardError& error) {
+      text = error.what();
+      EXPECT_EQ(error.rank, 1);
+    }
+    EXPECT_EQ(text, "the process of rank 1 has died");
+    EXPECT_LT(monotonic_s() - began_s, 10);  // about a second, unless the machine is busy
+    stage.end_use();
+  });
+  alarm(0);
+  waitpid(child, nullptr, 0);
+  munmap(memory, sizeof(Shared));
+}
+
+}  // namespace
+}  // namespace offbeat
