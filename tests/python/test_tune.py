@@ -286,7 +286,7 @@ def test_the_budget_is_kept_although_a_job_hangs(monkeypatch: pytest.MonkeyPatch
     ]
     assert {decision.algorithm for decision in decide(made)} == {"bine"}
     assert seen
-    assert not runner.part_of(made.path).exists()
+    assert not runner.path_of_partial_records(made.path).exists()
 
 
 def test_a_budget_that_is_spent_leaves_the_rest_for_later(
@@ -345,11 +345,11 @@ def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyP
             for pattern in ("balanced",)
         ),
     ]
-    with runner.part_of(path).open("a") as part:
+    with runner.path_of_partial_records(path).open("a") as part:
         part.write("\n".join(map(json.dumps, lines)) + '\n{"record": "resu')
     again = course.read(path)
     assert again.take_part() == 3
-    assert not runner.part_of(path).exists()
+    assert not runner.path_of_partial_records(path).exists()
     assert again.was_measured(Cell("allreduce", 8, "balanced", "0us"), "bine", 0)
     assert len(results.read(path).results) == 3
     bench = MadeBench(table({"bine": 5.0}, 10.0))

@@ -33,8 +33,8 @@ from offbeat.commands.options import (
     Verbose,
     checked_output,
     checked_ranks,
+    start_options,
     warn_of_load,
-    where,
     write_text,
 )
 from offbeat.commands.progress_line import ProgressLine
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from offbeat.calibrate.session import Goal
 
 _PLAIN_WIDTH = 120  # columns of output that goes to a file or a pipe
-_WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
-_MESSAGES_SHARE = 0.6  # of the budget; the rest is for the algorithms
+_OPTIONS_WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
+_BUDGET_SHARE_OF_MESSAGES = 0.6  # of the budget; the rest is for the algorithms
 _MOST_RANK_COUNTS = 4
-_NONE = "none"
+_NO_ALGORITHM = "none"
 
 
 def register(app: typer.Typer) -> None:
@@ -127,11 +127,11 @@ def calibrate(
         raise CommandError(f"{output}: the machine file needs another name than the measurements")
     context.with_resource(files.held(path))
     if resume:
-        refuse_others(context, _WITH_RESUME)
+        refuse_others(context, _OPTIONS_WITH_RESUME)
         session = sessions.read(path)
         choice = choose(str(session.about["mpi"].get("libmpi")), None, [], os.environ)
         plan = _plan(session.goal)
-        runner.refuse_other(session.about, runner.about(plan, choice), path)
+        runner.refuse_other(session.about, runner.describe_run(plan, choice), path)
         joined = session.take_part(path)
         left = f" ({joined} of them left by a run that was killed)" if joined else ""
         why = f"continues {path}, which has {len(session.results)} results{left}"
@@ -144,7 +144,7 @@ def calibrate(
             checked_output(file, force=force)
         choice = choose(mpi, None, [], os.environ)
         expressions = _algorithms(algorithms, choice)
-        place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+        place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
         goal = sessions.Goal(
             ranks=ranks,
             name=name or str(this_machine.description()["host"]),
@@ -158,9 +158,9 @@ def calibrate(
             own = sessions.benchmark_path(path, count)
             checked_output(own, force=force)
             own.unlink(missing_ok=True)
-            runner.part_of(own).unlink(missing_ok=True)
-        runner.part_of(path).unlink(missing_ok=True)
-        session = sessions.Session(goal, runner.about(_plan(goal), choice))
+            runner.path_of_partial_records(own).unlink(missing_ok=True)
+        runner.path_of_partial_records(path).unlink(missing_ok=True)
+        session = sessions.Session(goal, runner.describe_run(_plan(goal), choice))
     warn_of_load()
     _Run(session, choice, output, path, budget_s, verbose=verbose > 0).run()
 
@@ -179,7 +179,7 @@ def _plan(goal: Goal) -> Plan:
 def _algorithms(text: str, choice: Choice) -> list[str]:
     from offbeat.calibrate import session as sessions
 
-    if text == _NONE:
+    if text == _NO_ALGORITHM:
         return []
     if not text:
         return sessions.named_algorithms(choice)
@@ -245,14 +245,14 @@ class _Run:
         try:
             with ended_by_signals():
                 sessions.find_layout(session, self._choice, path)
-                level = sessions.level(session)
+                level = sessions.level_of_nodes(session)
                 counts = session.goal.algorithm_ranks if level is not None else []
                 if level is None and session.goal.algorithms:
                     self._line.say(
                         "several ranks on each of several nodes: no cost formula has that, so no algorithm "
                         "gets parameters; start one rank on each node for them"
                     )
-                share = _MESSAGES_SHARE if counts else 1.0
+                share = _BUDGET_SHARE_OF_MESSAGES if counts else 1.0
                 sessions.measure_messages(
                     session,
                     self._choice,
@@ -307,23 +307,26 @@ class _Run:
 
         session = self._session
         try:
-            found = parameters.calibrated(session.results, session.layout)
+            found = parameters.fit_parameters(session.results, session.layout)
         except CommandError as error:
             raise CommandError(f"{error}; to resume: {self._resume_command()}", FAILED) from None
         fitted, refused, too_few = (
             sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [], {})
         )
-        text = machine_file.text(
+        text = machine_file.machine_file_text(
             found,
             fitted,
             name=session.goal.name,
             source=self._source(),
             vendor=self._choice.install.vendor,
-            level=sessions.level(session) or "between_nodes",
+            level=sessions.level_of_nodes(session) or "between_nodes",
         )
         session.write(
             self._path,
-            {"parameters": _finite(asdict(found)), "algorithms": [_finite(asdict(each)) for each in fitted]},
+            {
+                "parameters": _finite_or_none(asdict(found)),
+                "algorithms": [_finite_or_none(asdict(each)) for each in fitted],
+            },
         )
         write_text(self._output, text)
         return found, fitted, [*found.refused, *refused], too_few
@@ -353,7 +356,7 @@ class _Run:
         self._console.print(
             f"Took {took}; {cost}. Machine: {self._output}. Measurements: {self._path}", soft_wrap=True
         )
-        if (advice := machine_file.advice(found)) is not None:
+        if (advice := machine_file.advice_for_missing_level(found)) is not None:
             self._console.print(advice, soft_wrap=True)
 
     def _resume_command(self) -> str:
@@ -368,10 +371,10 @@ class _Run:
         raise typer.Exit(INTERRUPTED)
 
 
-def _finite(value: Any) -> Any:
+def _finite_or_none(value: Any) -> Any:
     """The value for JSON, which has no infinity."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite_or_none(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite_or_none(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

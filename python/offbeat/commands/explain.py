@@ -106,7 +106,7 @@ def explain(
     warnings = []
     if rules is not None and users_rules is not None:
         origins = {row["origin"] for row in rows}
-        lines = rule_files.never_tried(str(rules), users_rules, os.environ)
+        lines = rule_files.lines_on_untried(str(rules), users_rules, os.environ)
         warnings = [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]
     if as_json:
         cell = {"collective": calls, "mpi": host, "nodes": nodes, "ppn": ppn}

@@ -173,7 +173,7 @@ def checked_served(collective: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Where:
+class StartOptions:
     """How and where the user wants ranks to run."""
 
     ranks: int | None = None
@@ -195,15 +195,15 @@ class Where:
         return None if self.launcher or self.hosts else machine.default_rank_count(environment)
 
 
-def where(
+def start_options(
     ranks: int | None, launcher: str | None, hosts: str | None, hostfile: Path | None, mpirun_args: str
-) -> Where:
+) -> StartOptions:
     """The options of a verb that starts ranks, checked."""
     if launcher is not None:
         launcher_.parse(launcher)
     if hostfile is not None and not hostfile.is_file():
         raise CommandError(f"--hostfile {hostfile}: there is no such file")
-    return Where(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
+    return StartOptions(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
 
 
 def warn_of_load() -> None:
@@ -218,10 +218,10 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1))
 
 
-_MOST_STARTED = (1 << 31) - 1  # MPI counts ranks in an int
+_MOST_RANKS = (1 << 31) - 1  # MPI counts ranks in an int
 
 
-def checked_ranks(ranks: int, *, most: int = _MOST_STARTED) -> int:
+def checked_ranks(ranks: int, *, most: int = _MOST_RANKS) -> int:
     """Refuse fewer than one rank, and more than ``most``."""
     if ranks < 1:
         raise CommandError(f"-n {ranks}: the number of ranks must be at least 1")

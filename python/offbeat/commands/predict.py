@@ -67,7 +67,7 @@ def predict(
     runs = [prediction.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
     confirmed = [(each, prediction.confirm(each, runs)) for each in found.collectives]
     if as_json:
-        print(json.dumps(report_json.of_prediction(found, confirmed), indent=1, allow_nan=False))
+        print(json.dumps(report_json.json_of_prediction(found, confirmed), indent=1, allow_nan=False))
         return
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     console.print(Text(f"Prediction for {trace}", style="bold"), soft_wrap=True)
@@ -77,7 +77,7 @@ def predict(
         console.print(Text(f"  note: {note}", style="dark_orange"), soft_wrap=True)
     console.print()
     for each, confirmation in confirmed:
-        console.print(Text(prediction_sheets.basis(each)))
+        console.print(Text(prediction_sheets.basis_sentence(each)))
         for line in prediction_sheets.conclusions(each, found):
             console.print(Text(line, style="bold"))
         console.print()
@@ -89,19 +89,21 @@ def predict(
             console.print(Text(verdict, style="bold"))
             console.print()
         elif measured:
-            console.print(Text(f"{each.collective}: {_NOT_COMPARED}", style="dark_orange"))
+            console.print(Text(f"{each.collective}: {_NOTHING_CONFIRMED_TEXT}", style="dark_orange"))
             console.print()
     if not measured:
         _print_next(console, found)
 
 
-_NOT_COMPARED = "the traces show fewer than two algorithms that have a prediction, so nothing is confirmed."
+_NOTHING_CONFIRMED_TEXT = (
+    "the traces show fewer than two algorithms that have a prediction, so nothing is confirmed."
+)
 
 
 def _print_next(console: Console, found: Prediction) -> None:
     from offbeat.reports import next_commands
 
-    commands = next_commands.of_prediction(found)
+    commands = next_commands.commands_after_prediction(found)
     if commands:
         console.print(Text("To check the prediction, run the program with the algorithms that it names:"))
         for command in commands:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 
-_IN_FILE_EVERY_S = 15.0
+_FILE_INTERVAL_S = 15.0
 
 
 class ProgressLine:
@@ -14,7 +14,7 @@ class ProgressLine:
 
     def __init__(self, on_terminal_every_s: float = 1.0) -> None:
         self._terminal = sys.stderr.isatty()
-        self._every_s = on_terminal_every_s if self._terminal else _IN_FILE_EVERY_S
+        self._every_s = on_terminal_every_s if self._terminal else _FILE_INTERVAL_S
         self._next = 0.0
         self._shown = False
 

@@ -125,12 +125,12 @@ def _measure(
     found = []
     for path in paths:
         calls = metrics.collect(trace.read(path))
-        alpha = known or message_time.estimated(calls)
+        alpha = known or message_time.estimate_message_time(calls)
         diagnosed = diagnosis.diagnose(calls)
         sheets = trace_sheets.sheets(calls, diagnosed, alpha)
         facts = list(trace_sheets.facts(calls))
         predicted = [_predicted(calls, bench.path) for bench in benches]
-        commands = next_commands.of_diagnosis(calls, diagnosed)
+        commands = next_commands.commands_after_diagnosis(calls, diagnosed)
         found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, predicted, commands))
     return found
 
@@ -142,7 +142,7 @@ def _predicted(calls: Calls, results: Path) -> str:
     try:
         prediction.check_ranks(calls)
         measured = delays.read(results, calls.trace.ranks, len(set(calls.trace.hosts.values())))
-        return prediction_sheets.in_one_line(prediction.predict(calls, measured))
+        return prediction_sheets.one_line_summary(prediction.predict(calls, measured))
     except CommandError as error:
         return f"No prediction: {error}."
 
@@ -150,8 +150,8 @@ def _predicted(calls: Calls, results: Path) -> str:
 def _print_json(traces: list[_Measured], benches: list[bench_file.BenchFile]) -> None:
     from offbeat.reports import report_json
 
-    found = [report_json.of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
-    print(json.dumps(report_json.of_report(found, benches), indent=1, allow_nan=False))
+    found = [report_json.json_of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
+    print(json.dumps(report_json.json_of_report(found, benches), indent=1, allow_nan=False))
 
 
 def _print_trace(console: Console, measured: _Measured) -> None:
@@ -205,7 +205,7 @@ def _write_figures(
 
     sections = []
     for number, measured in enumerate(traces, start=1):
-        drawn = figures.of_trace(measured.calls, measured.diagnosis)
+        drawn = figures.figures_of_trace(measured.calls, measured.diagnosis)
         sections += page.trace_sections(
             str(measured.path),
             measured.facts,
@@ -223,7 +223,7 @@ def _write_figures(
             str(bench.path),
             bench.facts,
             bench.warnings,
-            figures.of_bench(bench.rows),
+            figures.figures_of_bench(bench.rows),
             bench_sheets.sheets(bench.rows),
             prefix=f"bench-{number}-" if len(benches) > 1 else "",
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offbeat import machine
-from offbeat.commands.options import Where
+from offbeat.commands.options import StartOptions
 from offbeat.errors import printable
 from offbeat.mpi import launch
 from offbeat.mpi.choice import Choice, choose
@@ -42,10 +42,10 @@ class Started(NamedTuple):
         }
 
 
-def built(
+def build_command(
     program: Sequence[str],
     mpi: str | None,
-    where: Where,
+    where: StartOptions,
     settings: launch.Settings,
     *,
     algorithms: bool = True,

@@ -30,13 +30,13 @@ from offbeat.commands.options import (
     Verbose,
     chosen_algorithms,
     print_json,
-    where,
+    start_options,
 )
-from offbeat.commands.start import built
+from offbeat.commands.start import build_command
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
-_PARTIAL = 4  # a flag of the file; see docs/reference/trace-format.md
+_PARTIAL_FLAG = 4  # a flag of the file; see docs/reference/trace-format.md
 
 
 def register(app: typer.Typer) -> None:
@@ -113,8 +113,8 @@ def trace(
         trace_communicators=communicators,
         trace_paused=paused,
     )
-    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
-    started = built(program, mpi, place, settings, algorithms=bool(algorithms))
+    place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
+    started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
     make_room(output, force=force)
     status = run(started.job)
     found = Traced.of(output)
@@ -192,7 +192,7 @@ class Traced:
             if len(header) == 64 and header.startswith(b"OFFBEAT\n"):
                 made, missing = struct.unpack_from("<QQ", header, 40)
                 calls, lost, ranks = calls + made, lost + missing, ranks + 1
-                partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL)
+                partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL_FLAG)
         return Traced(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
 
     def __str__(self) -> str:

@@ -34,8 +34,8 @@ from offbeat.commands.options import (
     checked_output,
     checked_ranks,
     print_json,
+    start_options,
     warn_of_load,
-    where,
     write_text,
 )
 from offbeat.commands.progress_line import ProgressLine
@@ -201,7 +201,7 @@ def tune(
     else:
         left = 0
         choice = choose(mpi, None, [], os.environ)
-        place = where(None, launcher, hosts, hostfile, mpirun_args)
+        place = start_options(None, launcher, hosts, hostfile, mpirun_args)
         names = _collectives(collectives)
         common = Plan(
             ranks=2,
@@ -254,7 +254,7 @@ def _refuse_measuring(context: typer.Context) -> None:
 
 def _collectives(words: Sequence[str] | None) -> list[str]:
     if not words:
-        return [plans.USUAL]
+        return [plans.DEFAULT_COLLECTIVE]
     text = ",".join(words)
     return list(plans.COLLECTIVES) if text == "all" else plans.parse_collectives(text)
 
@@ -275,7 +275,7 @@ def _algorithms(text: str, collectives: Sequence[str], choice: Choice) -> list[s
         return None
     names = plans.parse_algorithms(text, collectives)
     for name in names:
-        host_algorithms.check(choice.install.vendor, collectives, name)
+        host_algorithms.refuse_unknown_names(choice.install.vendor, collectives, name)
     return names
 
 
@@ -320,7 +320,7 @@ def _new_courses(
     return [
         Course(
             goal,
-            Benchmark(plan, runner.about(plan, choice)),
+            Benchmark(plan, runner.describe_run(plan, choice)),
             courses_.path_for(output, plan.ranks, goal.ranks),
         )
         for plan in plans_
@@ -333,7 +333,7 @@ def _refuse_overwrite(output: Path, goal: Goal, *, force: bool) -> None:
         if path.exists() and not force:
             raise CommandError(f"{path} exists; add --force to overwrite it, or --resume to go on with it")
         checked_output(path, force=True)
-        runner.part_of(path).unlink(missing_ok=True)
+        runner.path_of_partial_records(path).unlink(missing_ok=True)
 
 
 def _resumed(output: Path) -> tuple[list[Course], Choice, int]:
@@ -342,7 +342,7 @@ def _resumed(output: Path) -> tuple[list[Course], Choice, int]:
     joined = 0
     for course in courses:
         found = course.benchmark
-        runner.refuse_other(found.about, runner.about(found.plan, choice), course.path)
+        runner.refuse_other(found.about, runner.describe_run(found.plan, choice), course.path)
         joined += course.take_part()
     return courses, replace(choice, why=f"continues {output}"), joined
 
@@ -526,8 +526,10 @@ def _better_names(courses: Sequence[Course]) -> list[str]:
                 continue
             rule = min(allowed, key=lambda score: score.value)
             if race.is_better(scores[best], rule):
-                where = f"{contest.collective} {format_size(contest.size_bytes)}"
-                better.append(f"{where}: {best} at {scores[best].value / rule.value:.2f} of the rule's time")
+                start_options = f"{contest.collective} {format_size(contest.size_bytes)}"
+                better.append(
+                    f"{start_options}: {best} at {scores[best].value / rule.value:.2f} of the rule's time"
+                )
         if better:
             listed = "; ".join(better)
             found.append(
@@ -559,8 +561,8 @@ def _write_rules(
     except CommandError as error:
         if rules_file is None:
             print(text, end="", file=console.file)
-        where = f"they are in {rules_file}" if rules_file is not None else "they are printed above"
-        print(f"offbeat: {error}; {where}", file=sys.stderr)
+        start_options = f"they are in {rules_file}" if rules_file is not None else "they are printed above"
+        print(f"offbeat: {error}; {start_options}", file=sys.stderr)
         return
     console.print(f"Stored: {path}; offbeat run uses these rules from now on", soft_wrap=True)
 

@@ -21,7 +21,7 @@ from offbeat.units import format_size
 
 Floats = NDArray[np.float64]
 
-_DRAWS = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
+_DRAWS_FOR_SHAPE = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
 
 # Predictions extend to sizes up to 4 times smaller or larger than the measured ones.
 NEAR = 4
@@ -89,7 +89,7 @@ class Delays:
         return list(self.of[collective][0].delays)
 
 
-class _Line(NamedTuple):
+class _MeasuredDelay(NamedTuple):
     """One result of a benchmark or a simulation."""
 
     collective: str
@@ -131,14 +131,14 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
     if plan.ranks != ranks:
         raise CommandError(f"{path} has {plan.ranks} ranks, the trace has {ranks}: offbeat bench -n {ranks}")
     lines = [
-        _Line(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
+        _MeasuredDelay(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
         for result in benchmark.results
         if result.status == results.MEASURED and not result.cell.variant
     ]
     recorded = {name: each["mean"] for name, each in about.get("patterns", {}).items()}
     machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"
     source = f"{mpi} on {machine['host']} ({machine['processor']})"
-    found = _grouped(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+    found = _delays_by_collective(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
     late = sum(not result.on_time for result in benchmark.results)
     if not late:
         return found
@@ -162,7 +162,7 @@ def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, h
         raise CommandError(f"{path} has no simulation of {ranks} ranks, as in the trace; it has: {there}")
     nodes, ppn = min(fitting, key=lambda shape: (abs(shape[0] - hosts), shape))
     lines = [
-        _Line(
+        _MeasuredDelay(
             str(document["collective"]), int(each["size_bytes"]), str(each["pattern"]), str(each["skew"]),
             str(each["algorithm"]), float(each["skew_us"]), float(each["last_delay_us"]),
         )
@@ -171,7 +171,7 @@ def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, h
     ]  # fmt: skip
     source = f"simulated, machine {document['machine']['name']}, {nodes} x {ppn} ranks"
     shapes_of = _Shapes(path, ranks, int(document["seed"]), {}, ppn)
-    return _grouped(path, lines, shapes_of, source, None)
+    return _delays_by_collective(path, lines, shapes_of, source, None)
 
 
 @dataclass(frozen=True)
@@ -197,14 +197,16 @@ class _Shapes:
             pattern = f"node_late({self.ranks_per_node})"
         name = pattern.partition("(")[0]
         if name in arrival_patterns.PATTERNS:
-            return arrival_patterns.rounds(pattern, self.ranks, self.seed, _DRAWS)
+            return arrival_patterns.rounds(pattern, self.ranks, self.seed, _DRAWS_FOR_SHAPE)
         mean = self.recorded.get(pattern)
         if mean is None or len(mean) != self.ranks:
             raise CommandError(f"{self.path} does not say who is late under its pattern {pattern}")
         return [mean]
 
 
-def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, mpi: str | None) -> Delays:
+def _delays_by_collective(
+    path: Path, lines: Sequence[_MeasuredDelay], shapes: _Shapes, source: str, mpi: str | None
+) -> Delays:
     if not lines:
         raise CommandError(f"{path} has no measured result")
     for line in lines:
@@ -219,13 +221,13 @@ def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, m
             raise CommandError(
                 f"{path}: no algorithm of {collective} was measured at one size under all of its patterns"
             )
-        notes += _left_out(collective, mine, kept)
+        notes += _notes_on_unused(collective, mine, kept)
         keys = dict.fromkeys((line.pattern, line.skew) for line in kept)
-        found[collective] = [_arrival(kept, pattern, skew, shapes) for pattern, skew in keys]
+        found[collective] = [_arrival_from_lines(kept, pattern, skew, shapes) for pattern, skew in keys]
     return Delays(path, shapes.ranks, source, mpi, found, notes)
 
 
-def _measured_under_all_patterns(lines: Sequence[_Line]) -> list[_Line]:
+def _measured_under_all_patterns(lines: Sequence[_MeasuredDelay]) -> list[_MeasuredDelay]:
     """Keep the sizes and algorithms that have a result under every pattern, so that no cell is missing."""
     keys = {(line.pattern, line.skew) for line in lines}
     there: dict[tuple[int, str], set[tuple[str, str]]] = {}
@@ -239,7 +241,9 @@ def _measured_under_all_patterns(lines: Sequence[_Line]) -> list[_Line]:
     return [line for line in lines if line.size_bytes in whole and line.algorithm in common]
 
 
-def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) -> list[str]:
+def _notes_on_unused(
+    collective: str, lines: Sequence[_MeasuredDelay], kept: Sequence[_MeasuredDelay]
+) -> list[str]:
     sizes = {line.size_bytes for line in lines} - {line.size_bytes for line in kept}
     names = dict.fromkeys(line.algorithm for line in lines)
     gone = [name for name in names if name not in {line.algorithm for line in kept}]
@@ -247,7 +251,7 @@ def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) ->
     return [f"{collective}: not used, because some patterns lack a result: {', '.join(what)}"] if what else []
 
 
-def _arrival(lines: Sequence[_Line], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
+def _arrival_from_lines(lines: Sequence[_MeasuredDelay], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
     mine = [line for line in lines if (line.pattern, line.skew) == (pattern, skew)]
     shape, anyone = (None, False) if skew == NO_SKEW.label else shapes(pattern)
     delays: dict[str, dict[int, float]] = {}

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import NO_SKEW, USUAL, Cell
+from offbeat.bench.plan import DEFAULT_COLLECTIVE, NO_SKEW, Cell
 from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.samples import Delay
 from offbeat.units import format_size, format_us, parse_skew
@@ -29,7 +29,7 @@ HIDDEN = (
 LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
 UNSURE = "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
 CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
-_UNSURE_SPREAD = 2.0
+_UNSURE_INTERVAL_RATIO = 2.0
 _SIZE_WIDTH = 10
 _CELL_WIDTH = 22
 
@@ -86,7 +86,7 @@ def _wrong(benchmark: Benchmark) -> list[Text]:
 def _title(group: _Group) -> Text:
     # This is not the table's own title, which would be folded to the width of the table.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
-    collective = "" if group.collective == USUAL else f"{group.collective}, "
+    collective = "" if group.collective == DEFAULT_COLLECTIVE else f"{group.collective}, "
     variant = f"{group.variant}, " if group.variant else ""
     summary = arrival_patterns.summary(group.pattern)
     return Text(f"{collective}{variant}{group.pattern} arrival: {summary}{lateness}", style="bold")
@@ -132,7 +132,7 @@ def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
 
 def _is_unsure(native: Delay, delay: Delay) -> bool:
     low, high = _interval(native, delay)
-    return high > _UNSURE_SPREAD * low
+    return high > _UNSURE_INTERVAL_RATIO * low
 
 
 def _factor(native: Delay, delay: Delay) -> Text:

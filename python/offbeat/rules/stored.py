@@ -23,7 +23,7 @@ from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
 
 VARIABLE = "OFFBEAT_RULES"
-_MARK = "# fingerprint: "
+_FINGERPRINT_PREFIX = "# fingerprint: "
 _TITLE = (
     "# Rules of offbeat tune. `offbeat run` uses them on this machine, unless OFFBEAT_RULES names others."
 )
@@ -45,10 +45,10 @@ class Fingerprint:
     def filename(self) -> str:
         """The name of the file: readable, and different for each fingerprint."""
         digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:8]
-        return f"{_slug(self.mpi)}-{_slug(self.version)}-{digest}.rules"
+        return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
 
 
-def _slug(text: str) -> str:
+def _file_name_part(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "", text.lower())
 
 
@@ -140,8 +140,8 @@ def _fingerprint_of(path: Path) -> Fingerprint | None:
             return None  # opening a FIFO would block forever
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
-                if line.startswith(_MARK):
-                    return Fingerprint(**json.loads(line[len(_MARK) :]))
+                if line.startswith(_FINGERPRINT_PREFIX):
+                    return Fingerprint(**json.loads(line[len(_FINGERPRINT_PREFIX) :]))
                 if not line.startswith("#"):
                     return None
     except (OSError, ValueError, TypeError, RecursionError):
@@ -171,22 +171,24 @@ def store(
     except OSError as error:
         raise CommandError(f"cannot store the rules in {where}: {error.strerror}", FAILED) from None
     with held(path, wait=True):  # two tunings may end at once
-        write_whole(path, lambda file: file.write(_joined(path, here, rows, reasons)))
+        write_whole(path, lambda file: file.write(_text_with_new_rules(path, here, rows, reasons)))
     return path
 
 
-def _joined(path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> str:
+def _text_with_new_rules(
+    path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]
+) -> str:
     """The text of a stored file with new rules."""
-    earlier = _earlier(path)
+    earlier = _earlier_rules(path)
     new = {tuple(row[:-1]) for row in rows}
     kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
     all_rows = [*rows, *(_fields(rule) for rule in kept)]
     all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
-    head = [_TITLE, _MARK + json.dumps(asdict(here)), ""]
+    head = [_TITLE, _FINGERPRINT_PREFIX + json.dumps(asdict(here)), ""]
     return "\n".join([*head, *spelling.lines(all_rows, all_reasons)]) + "\n"
 
 
-def _earlier(path: Path) -> list[_core.Rule]:
+def _earlier_rules(path: Path) -> list[_core.Rule]:
     """The rules of a stored file. A file with errors counts as empty; it was not in use either."""
     try:
         return rule_files.without_errors(str(path)).rules if path.exists() else []

@@ -30,11 +30,11 @@ from offbeat.units import format_share
 MARK = "PyTorch"  # part of the name of the MPI in a trace
 
 _ALLREDUCE = COLLECTIVES.index("allreduce")
-_SCATTERING = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
+_REDUCE_SCATTERS = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
 _NOISE_NS = 50_000.0
-_MUCH_EXPOSED = 0.1  # of a step
-_FEW_BUCKETS = 1.5
-_SMALL_MODEL = 1 << 20
+_LEAST_EXPOSED_SHARE = 0.1  # of a step
+_MAX_CALLS_PER_STEP_IF_FEW_BUCKETS = 1.5
+_SMALL_MODEL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class PyTorch(Training):
                 f"A step has {self.calls_per_step:.0f} gradient calls of {size_text(self.mean_call)} on "
                 "average: a larger bucket_cap_mb of DistributedDataParallel makes fewer of them."
             ]
-        if self.exposed_share < _MUCH_EXPOSED:
+        if self.exposed_share < _LEAST_EXPOSED_SHARE:
             return []
-        if self.calls_per_step < _FEW_BUCKETS and self.step_bytes > _SMALL_MODEL:
+        if self.calls_per_step < _MAX_CALLS_PER_STEP_IF_FEW_BUCKETS and self.step_bytes > _SMALL_MODEL_BYTES:
             return [
                 "All gradients travel in one call, after the backward pass. With a smaller bucket_cap_mb of "
                 "DistributedDataParallel most of them travel during it."
@@ -107,7 +107,7 @@ class _Kind:
         return gap
 
 
-def of_calls(calls: Calls) -> PyTorch | None:
+def pytorch_of_calls(calls: Calls) -> PyTorch | None:
     """Recognise PyTorch. None if it was not in the processes, or no steps are found."""
     if MARK not in calls.trace.mpi or calls.trace.every_call > 1:
         return None
@@ -124,7 +124,7 @@ def _kinds(calls: Calls) -> Iterator[_Kind]:
     allreduce = table["collective"] == _ALLREDUCE
     for framework, mine in (
         ("DDP", allreduce & begun),
-        ("FSDP", np.isin(table["collective"], _SCATTERING)),
+        ("FSDP", np.isin(table["collective"], _REDUCE_SCATTERS)),
         (MARK, allreduce & ~begun),
     ):
         for index in np.unique(table["communicator"][mine]):

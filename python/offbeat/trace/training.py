@@ -15,9 +15,9 @@ from offbeat.trace.slow_ranks import Slow, time_text
 from offbeat.trace.steps import Floats
 from offbeat.units import format_share
 
-_FEW_BYTES = 1 << 20  # gradient calls below this size are worth putting together
-_MANY_CALLS = 4
-_MUCH_TIME = 0.05
+_SMALL_CALL_BYTES = 1 << 20  # gradient calls below this size are worth putting together
+_MANY_CALLS_PER_STEP = 4
+_MUCH_TIME_SHARE = 0.05
 LITTLE_TIME = 0.02
 LATE_SHARE = 0.02  # a rank is late by more than this share of a step
 
@@ -82,30 +82,30 @@ class Training:
 
     @property
     def sentences(self) -> list[str]:
-        return [*self._what(), *self._who(), *self._gradients()]
+        return [*self._gradient_calls_sentences(), *self._slow_rank_sentences(), *self._gradients()]
 
     @property
     def advice(self) -> list[str]:
         """What to try, as far as the figures support it."""
         return [*self._advice_on_slow(), *(self._advice_on_calls() if self.steps else [])]
 
-    def _what(self) -> list[str]:
+    def _gradient_calls_sentences(self) -> list[str]:
         calls = f"Looks like {self.framework}: {self.signs}{count_text(self.gradient_calls, 'gradient call')}"
         if not self.steps:
             return [f"{calls}. The steps of the training cannot be found: {self.why_no_steps}."]
         return [f"{calls} in {count_text(self.steps, 'step')}, {size_text(self.step_bytes)} a step."]
 
-    def _who(self) -> list[str]:
+    def _slow_rank_sentences(self) -> list[str]:
         if not self.steps or not len(self.late_ns):
             return []
         if self.slow:
-            return [self._of(each, first=number == 0) for number, each in enumerate(self.slow)]
+            return [self._text_of_slow(each, first=number == 0) for number, each in enumerate(self.slow)]
         spread = f"the last rank is ready {time_text(self.spread_ns)} (median) after the others"
         if self.spread_ns > self.noise_ns:
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
-    def _of(self, slow: Slow, *, first: bool) -> str:
+    def _text_of_slow(self, slow: Slow, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
         step = f" of {time_text(self.step_ns)}" if first else ""
         return f"{slow.who} {verb}, by {time_text(slow.late_ns)} a step{step}{slow.when}.{slow.where}"
@@ -144,8 +144,8 @@ class Training:
 
     @property
     def are_small(self) -> bool:
-        small = self.calls_per_step >= _MANY_CALLS and self.mean_call < _FEW_BYTES
-        return small and self.gradient_share >= _MUCH_TIME
+        small = self.calls_per_step >= _MANY_CALLS_PER_STEP and self.mean_call < _SMALL_CALL_BYTES
+        return small and self.gradient_share >= _MUCH_TIME_SHARE
 
 
 def median(values: Sequence[float] | Floats) -> float:
