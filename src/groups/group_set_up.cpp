@@ -139,7 +139,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
     process = &GroupProcess::get();
     mine.build = process->build;
     mine.settings = process->settings_hash;
-    mine.rules = process->selection.hash_of_users_rules();
+    mine.rules = process->selection.hash_of_user_rules();
     mine.random = random_number();
     mine.world = process->world();
     group.reset(new Group(*process, rank, size));
@@ -207,7 +207,7 @@ std::unique_ptr<Group> Group::make_on_board(int rank, int size, const Exchange& 
   // With one stage, calls that were begun would share it with blocking calls. All ranks see the same number.
   if (group->board_->stages() == 1) refuse(0, "no memory for the stages of a group");
   // A failure here is this rank's alone, so the ranks vote afterwards.
-  const bool is_made = try_to([&] {
+  const bool is_made = run_unless_out_of_memory([&] {
     if (observer != nullptr) group->log_ = observer->joins(observed_group(*process, greetings, rank));
     group->plans_of_runs_ = group->plans_of_begun_ = group->current_plans();
     NodeBoard& board = *group->board_;
@@ -248,7 +248,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
     return mine.is_watched();
   };
   if (mine.board_ != nullptr) {
-    if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
+    if (are_under_way()) run_ignoring_exceptions([&] { mine.give_up("it has freed the group"); });
     while (are_under_way()) {
       operations_under_way.advance(HostCalls::all);
       operations_under_way.settle_in_any_thread();
@@ -259,7 +259,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
       sched_yield();
     }
     if (mine.network_ != nullptr && mine.board_->board().broken().load(std::memory_order_acquire) != 0)
-      mine.network_->spoil();
+      mine.network_->forbid_reuse();
     mine.board_->leave();
     if (mine.in_use_ > 0) static_cast<void>(group.release());  // messages may still come to its operations
   }

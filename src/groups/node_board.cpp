@@ -72,7 +72,7 @@ class HandOut {
     }
     stages_ = shape.stages;
     if (locality.member > 0) return;
-    if (locality.here().size() > static_cast<std::size_t>(Board::most_ranks)) {
+    if (locality.ranks_of_own_node().size() > static_cast<std::size_t>(Board::most_ranks)) {
       refusals.add("a board", E2BIG);
       return;
     }
@@ -100,16 +100,17 @@ class HandOut {
   const Descriptor& by_socket(SetUp& set_up, std::size_t bytes) {
     std::vector<Mailbox::Address> addresses;
     const auto ranks = static_cast<std::size_t>(locality_.membership.ranks());
-    if (!set_up.all(try_to([&] { addresses.resize(ranks); }))) return file_;
+    if (!set_up.all(run_unless_out_of_memory([&] { addresses.resize(ranks); }))) return file_;
     const auto address_of = [&](int rank) -> const Mailbox::Address& {
       return addresses[static_cast<std::size_t>(rank)];
     };
     Mailbox mailbox(refusals_);
     set_up.gather(mailbox.address(), addresses.data());
-    if (locality_.member > 0) mailbox.listen_to(address_of(locality_.here().front()), refusals_);
+    if (locality_.member > 0) mailbox.listen_to(address_of(locality_.ranks_of_own_node().front()), refusals_);
     static_cast<void>(set_up.all(true));  // from here on, all listen
     if (locality_.member == 0) {
-      for (const int rank : locality_.here().subspan(1)) mailbox.send(file_, address_of(rank), refusals_);
+      for (const int rank : locality_.ranks_of_own_node().subspan(1))
+        mailbox.send(file_, address_of(rank), refusals_);
     }
     static_cast<void>(set_up.all(true));  // from here on, everything is sent
     if (locality_.member > 0) file_ = mailbox.take(of_leader(), bytes, refusals_);
@@ -164,7 +165,7 @@ Patience patience_for(const Settings& settings, bool shares_cores) {
       break;
     case WaitPolicy::spin:
       patience.shares_cores = false;
-      patience.gives_way = false;
+      patience.yields_to_threads = false;
       break;
     case WaitPolicy::sleep:
       patience.sleep_after_s = 0;
@@ -193,7 +194,7 @@ bool seems_to_share_cores() {
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality, const RankNames& names,
                                              const Settings& settings, WindowBudget& budget,
                                              const BoardSize& size, std::string& why_not) {
-  BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
+  BoardShape shape{.ranks = static_cast<int>(locality.ranks_of_own_node().size()),
                    .window_bytes = size.window_bytes,
                    .stages = size.stages,
                    .compares_calls = size.compares_calls,
@@ -201,9 +202,9 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
-  const bool is_ready = try_to([&] {
+  const bool is_ready = run_unless_out_of_memory([&] {
     memory_of_node.emplace(locality, shape, refusals);
-    cores.resize(locality.here().size());
+    cores.resize(locality.ranks_of_own_node().size());
   });
   if (!is_ready) refusals.add("malloc", ENOMEM);
   shape.stages = set_up.least(is_ready ? memory_of_node->stages() : 0);
@@ -212,7 +213,7 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
     for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
       const Descriptor& file = ((*memory_of_node).*way)(set_up, shape.total_bytes());
       std::unique_ptr<NodeBoard> mine;
-      const bool is_made = try_to([&] {
+      const bool is_made = run_unless_out_of_memory([&] {
         SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
         if (!memory) return;
         mine.reset(new NodeBoard(std::move(memory), shape, size, locality, names, budget));
@@ -226,7 +227,8 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
       }
     }
   }
-  if (first == set_up.rank) try_to([&] { why_not = why_not_text(refusals, locality.here().size()); });
+  if (first == set_up.rank)
+    run_unless_out_of_memory([&] { why_not = why_not_text(refusals, locality.ranks_of_own_node().size()); });
   return nullptr;
 }
 
@@ -244,12 +246,13 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
                                stage->owner_.progress(*stage);
                              },
                          .state = this};
-  board.patience.stall = {.call =
-                              [](void* state, double waited_s, bool over) {
-                                auto* stage = static_cast<Stage*>(state);
-                                try_to([&] { stage->owner_.report_stall(*stage, waited_s, over); });
-                              },
-                          .state = this};
+  board.patience.stall = {
+      .call =
+          [](void* state, double waited_s, bool over) {
+            auto* stage = static_cast<Stage*>(state);
+            run_unless_out_of_memory([&] { stage->owner_.report_stall(*stage, waited_s, over); });
+          },
+      .state = this};
 }
 
 // The budget makes other boards give their pages back, but never this one, because it is in use.
@@ -261,7 +264,7 @@ void NodeBoard::Stage::keep(std::size_t used) noexcept {
 // A driver copies from and to the pages that it found here. So nobody may give them back.
 void NodeBoard::Stage::register_windows(const StandInCopies& vectors) noexcept {
   const DeviceCopies* const copies = vectors.on_device();
-  const DeviceMemory* const memory = copies != nullptr ? copies->in_use() : nullptr;
+  const DeviceMemory* const memory = copies != nullptr ? copies->device_in_use() : nullptr;
   if (memory == nullptr || registration_) return;
   registration_.emplace(*memory, board.windows(), board.shape().windows_bytes());
   if (!*registration_) return;
@@ -290,9 +293,10 @@ NodeBoard::NodeBoard(SharedMemory memory, const BoardShape& shape, const BoardSi
       host_name_(host_name()) {
   stages_.reserve(static_cast<std::size_t>(stages()));
   for (int k = 0; k < stages(); ++k) stages_.push_back(std::make_unique<Stage>(*this, k));
-  ranks_.reserve(locality.here().size());
-  for (const int rank : locality.here()) ranks_.push_back(names.numbers[static_cast<std::size_t>(rank)]);
-  peers_.reserve(locality.here().size());
+  ranks_.reserve(locality.ranks_of_own_node().size());
+  for (const int rank : locality.ranks_of_own_node())
+    ranks_.push_back(names.numbers[static_cast<std::size_t>(rank)]);
+  peers_.reserve(locality.ranks_of_own_node().size());
   // Only windows of at least a huge page get huge pages. Smaller windows would share one with windows of
   // other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -320,9 +324,9 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
   const Patience chosen = patience_for(settings, cores_are_shared);
   for (int k = 0; k < stages(); ++k) {
     Board& board = stage(k).board;
-    board.at_once = at_once;
+    board.concurrent_ranks = at_once;
     board.patience.shares_cores = chosen.shares_cores;
-    board.patience.gives_way = chosen.gives_way;
+    board.patience.yields_to_threads = chosen.yields_to_threads;
     board.patience.sleep_after_s = chosen.sleep_after_s;
     board.patience.stall.after_s = chosen.stall.after_s;
   }
@@ -331,7 +335,7 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
 void NodeBoard::rest() {
   client_.reset();
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
-  board().current_number = 0;
+  board().current_call_number = 0;
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
 }
 
@@ -345,14 +349,14 @@ int NodeBoard::look_for_failure() noexcept {
     if (!size_.compares_calls)
       board().broken().compare_exchange_strong(none, told.word, std::memory_order_relaxed);
     else
-      if_possible([&] { mark_broken(Failure::told(told)); });
+      run_ignoring_exceptions([&] { mark_broken(Failure::told(told)); });
   }
   is_looking_.clear(std::memory_order_release);
   return code;
 }
 
 bool NodeBoard::is_given_up() noexcept {
-  if (client_ != nullptr && client_->hears_of_failures() && look_for_failure() != 0) return true;
+  if (client_ != nullptr && client_->gets_failure_messages() && look_for_failure() != 0) return true;
   return board().broken().load(std::memory_order_relaxed) != 0;
 }
 
@@ -385,7 +389,7 @@ void NodeBoard::progress(Stage& stage) {
 bool NodeBoard::has_come(const Stage& stage, int member) const {
   const Board& board = stage.board;
   if (stage.record_ != nullptr) return has_begun_call(board, member, stage.record_->number);
-  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.current_number;
+  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.current_call_number;
 }
 
 void NodeBoard::look_around(Stage& stage) {
@@ -466,11 +470,11 @@ void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   // need not.
   if (!is_first) return;
   if (why != nullptr)
-    try_to([&] {
+    run_unless_out_of_memory([&] {
       say(call(board()) + ": rank " + std::to_string(failed) + std::string(space_) + " has failed: " + why +
           "; this " + std::string(everyone_) + " can no longer be used");
     });
-  if (client_ == nullptr || !client_->hears_of_failures()) return;
+  if (client_ == nullptr || !client_->gets_failure_messages()) return;
   client_->tell_other_nodes({.word = mine.word(), .reason = {}});
 }
 
@@ -483,8 +487,8 @@ bool NodeBoard::mark_broken(const BoardError& error) noexcept {
     Board::Word& broken = board().broken();
     if (broken.load(std::memory_order_acquire) == 0) {
       const std::string_view text(error.what());
-      char* const reason = board().reason(locality_.member);
-      reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
+      char* const reason = board().failure_text(locality_.member);
+      reason[text.copy(reason, BoardShape::failure_text_bytes - 1)] = '\0';
       std::uint64_t none = 0;
       is_first = broken.compare_exchange_strong(none, Failure(error, locality_.member).word(),
                                                 std::memory_order_acq_rel);
@@ -498,7 +502,7 @@ BoardError NodeBoard::break_off(const BoardError& error) {
   const bool is_first = mark_broken(error);
   if (is_first && client_ != nullptr) {
     FailureNotice notice{.word = board().broken().load(std::memory_order_acquire), .reason = {}};
-    std::memcpy(notice.reason, board().reason(locality_.member), sizeof notice.reason);
+    std::memcpy(notice.reason, board().failure_text(locality_.member), sizeof notice.reason);
     client_->tell_other_nodes(notice);
   }
   return failure();
@@ -506,12 +510,13 @@ BoardError NodeBoard::break_off(const BoardError& error) {
 
 BoardError NodeBoard::failure() const {
   const Failure found(stages_.front()->board.broken().load(std::memory_order_acquire));
-  const char* const reason = stages_.front()->board.reason(found.writer());
-  return {found.trouble(), found.rank(), std::string(reason, strnlen(reason, BoardShape::reason_bytes))};
+  const char* const reason = stages_.front()->board.failure_text(found.writer());
+  return {found.trouble(), found.rank(),
+          std::string(reason, strnlen(reason, BoardShape::failure_text_bytes))};
 }
 
 std::string NodeBoard::call(const Board& board) const {
-  return std::string(name_of(board.current)) + " number " + std::to_string(board.current_number) +
+  return std::string(name_of(board.current)) + " number " + std::to_string(board.current_call_number) +
          " on this " + std::string(everyone_) + ", " + std::to_string(board.current_bytes) + " bytes, " +
          std::to_string(board.size) + " ranks on " + host_name_;
 }
@@ -521,7 +526,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
-    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_number) {
+    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_call_number) {
       missing.push_back(ranks_[static_cast<std::size_t>(rank)]);
     } else if (rank < board.rank) {
       lower_rank_waits = true;

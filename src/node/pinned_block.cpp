@@ -12,7 +12,7 @@
 namespace offbeat {
 
 struct PinnedBlock::Memory {
-  struct Free {
+  struct FreeHostMemory {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
   Memory(const DeviceMemory& driver_of, std::size_t bytes)
@@ -24,7 +24,7 @@ struct PinnedBlock::Memory {
   static constexpr std::size_t page = 4096;
   const std::size_t bytes;
   const DeviceMemory driver_of;  // memory of the driver that knows this block
-  const std::unique_ptr<std::byte, Free> data;
+  const std::unique_ptr<std::byte, FreeHostMemory> data;
   const HostRegistration registration;  // ends before the memory
   Memory* next = nullptr;
 };
@@ -35,26 +35,26 @@ namespace {
 // before.
 constexpr std::size_t most_spare_bytes = std::size_t{256} << 20;
 constinit std::mutex mutex;
-constinit PinnedBlock::Memory* spare = nullptr;
-constinit std::size_t spare_bytes = 0;
+constinit PinnedBlock::Memory* cached_blocks = nullptr;
+constinit std::size_t cached_bytes = 0;
 
-PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
+PinnedBlock::Memory* take_cached_block(const DeviceMemory& driver_of, std::size_t bytes) {
   const std::lock_guard lock(mutex);
-  for (PinnedBlock::Memory** link = &spare; *link != nullptr; link = &(*link)->next) {
+  for (PinnedBlock::Memory** link = &cached_blocks; *link != nullptr; link = &(*link)->next) {
     if ((*link)->bytes != bytes || !(*link)->driver_of.has_driver_of(driver_of)) continue;
     PinnedBlock::Memory* const found = *link;
     *link = found->next;
-    spare_bytes -= bytes;
+    cached_bytes -= bytes;
     return found;
   }
   return nullptr;
 }
 
-bool keep(PinnedBlock::Memory& memory) {
+bool cache_block(PinnedBlock::Memory& memory) {
   const std::lock_guard lock(mutex);
-  if (spare_bytes + memory.bytes > most_spare_bytes) return false;
-  spare_bytes += memory.bytes;
-  memory.next = std::exchange(spare, &memory);
+  if (cached_bytes + memory.bytes > most_spare_bytes) return false;
+  cached_bytes += memory.bytes;
+  memory.next = std::exchange(cached_blocks, &memory);
   return true;
 }
 
@@ -63,12 +63,12 @@ bool keep(PinnedBlock::Memory& memory) {
 PinnedBlock::PinnedBlock(const DeviceMemory& driver_of, std::size_t bytes) {
   constexpr std::size_t smallest = std::size_t{64} << 10;
   bytes = std::bit_ceil(std::max(bytes, smallest));
-  memory_ = take(driver_of, bytes);
+  memory_ = take_cached_block(driver_of, bytes);
   if (memory_ == nullptr) memory_ = new Memory(driver_of, bytes);
 }
 PinnedBlock::PinnedBlock(PinnedBlock&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
 PinnedBlock::~PinnedBlock() {
-  if (memory_ != nullptr && !keep(*memory_)) delete memory_;
+  if (memory_ != nullptr && !cache_block(*memory_)) delete memory_;
 }
 std::byte* PinnedBlock::data() const { return memory_->data.get(); }
 

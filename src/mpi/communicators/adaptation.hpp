@@ -48,13 +48,13 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   // Counts a blocking call as it begins. If it does not fail, end_call() must follow. `call` is what this
   // rank of the communicator does.
   void begin_call(const Call& call, int rank, int ranks) {
-    slot_ = Trial::no_slot;
+    trial_slot_ = Trial::no_slot;
     if (!trial_.try_count_call()) [[unlikely]]
       begin_measured(call, rank, ranks);
   }
   void end_call() {
-    if (slot_ != Trial::no_slot) [[unlikely]]
-      set_time(slot_, now() - begun_);
+    if (trial_slot_ != Trial::no_slot) [[unlikely]]
+      set_time(trial_slot_, now() - begun_);
   }
   // Counts a non-blocking call as it begins. The result takes its time.
   [[nodiscard]] MeasuredCall begin_request(const Call& call, int rank, int ranks);
@@ -87,8 +87,8 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   SpinLock lock_;
   Trial trial_;
   std::vector<std::uint64_t> combined_;
-  std::size_t slot_ = Trial::no_slot;  // of the present blocking call
-  std::uint64_t begun_ = 0;            // when it began
+  std::size_t trial_slot_ = Trial::no_slot;  // of the present blocking call
+  std::uint64_t begun_ = 0;                  // when it began
 };
 
 // A non-blocking call whose time belongs into a slot of a trial. It keeps the trial alive, but not its
@@ -100,7 +100,7 @@ class MeasuredCall {
   // Returns true if a trial needs the time of this call.
   explicit operator bool() const { return trial_ != nullptr; }
   // Adds a time in nanoseconds to that which the program has spent in this call.
-  void add(std::uint64_t nanoseconds) { spent_ += nanoseconds; }
+  void add(std::uint64_t nanoseconds) { spent_ns_ += nanoseconds; }
   void add_since(std::uint64_t begun) { add(RowTrial::now() - begun); }
   // Returns when the call began.
   [[nodiscard]] std::uint64_t begun() const { return begun_; }
@@ -110,10 +110,10 @@ class MeasuredCall {
  private:
   friend class RowTrial;
   std::shared_ptr<RowTrial> trial_;
-  std::size_t slot_ = Trial::no_slot;
+  std::size_t trial_slot_ = Trial::no_slot;
   std::uint32_t opening_ = 0;
   std::uint64_t begun_ = 0;
-  std::uint64_t spent_ = 0;
+  std::uint64_t spent_ns_ = 0;
 };
 
 class Adaptation {
@@ -127,7 +127,7 @@ class Adaptation {
   }
   // Calls visit(trial) for each trial that is due.
   template <class Visit>
-  void each_due(Visit&& visit) {
+  void for_each_due_trial(Visit&& visit) {
     for (const auto& each : trials_)
       if (each->is_due()) visit(*each);
   }

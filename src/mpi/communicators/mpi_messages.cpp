@@ -22,15 +22,15 @@ void MpiMessages::require_possible(int tag, std::size_t bytes) const {
 }
 
 void MpiMessages::begin(Message& message) {
-  all_.push_back({&message});
+  under_way_.push_back({&message});
   if (message.is_send)
     check(host_.Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer,
-                      tag_base_ + message.tag, communicator_, &all_.back().request));
+                      tag_base_ + message.tag, communicator_, &under_way_.back().request));
 }
 
-bool MpiMessages::must_wait(const UnderWay& receive) const {
+bool MpiMessages::must_wait_for_earlier(const UnderWay& receive) const {
   const Message& mine = *receive.message;
-  for (const UnderWay& each : all_) {
+  for (const UnderWay& each : under_way_) {
     const Message& other = *each.message;
     if (&mine == &other) return false;
     if (other.is_send || each.request != MPI_REQUEST_NULL || other.tag != mine.tag) continue;
@@ -67,22 +67,22 @@ bool MpiMessages::find(UnderWay& receive) {
 
 bool MpiMessages::move(const Message& message) {
   const auto mine =
-      std::ranges::find_if(all_, [&](const UnderWay& each) { return each.message == &message; });
-  if (mine->request == MPI_REQUEST_NULL && (must_wait(*mine) || !find(*mine))) return false;
+      std::ranges::find_if(under_way_, [&](const UnderWay& each) { return each.message == &message; });
+  if (mine->request == MPI_REQUEST_NULL && (must_wait_for_earlier(*mine) || !find(*mine))) return false;
   int is_over = 0;
   check(host_.Test(&mine->request, &is_over, MPI_STATUS_IGNORE));
   if (is_over == 0) return false;
   mine->message->is_over = true;
-  all_.erase(mine);
+  under_way_.erase(mine);
   return true;
 }
 
 void MpiMessages::forget(const Message& message) noexcept {
   const auto mine =
-      std::ranges::find_if(all_, [&](const UnderWay& each) { return each.message == &message; });
-  if (mine == all_.end()) return;
+      std::ranges::find_if(under_way_, [&](const UnderWay& each) { return each.message == &message; });
+  if (mine == under_way_.end()) return;
   if (mine->request != MPI_REQUEST_NULL) host_.Request_free(&mine->request);
-  all_.erase(mine);
+  under_way_.erase(mine);
 }
 
 }  // namespace offbeat

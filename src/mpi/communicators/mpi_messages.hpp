@@ -31,7 +31,7 @@ class MpiMessages final : public MessageCarrier {
   // Lets the host receive the message that belongs to this receive. Returns false if there is none yet.
   [[nodiscard]] bool find(UnderWay& receive);
   // Returns true if an earlier receive could take the same message.
-  [[nodiscard]] bool must_wait(const UnderWay& receive) const;
+  [[nodiscard]] bool must_wait_for_earlier(const UnderWay& receive) const;
   void check(int code) const;
 
   const Host& host_;
@@ -41,7 +41,7 @@ class MpiMessages final : public MessageCarrier {
   const HostFunction<decltype(PMPI_Improbe)> improbe_{host_.find("PMPI_Improbe")};
   const HostFunction<decltype(PMPI_Imrecv)> imrecv_{host_.find("PMPI_Imrecv")};
   const HostFunction<decltype(PMPI_Get_count)> get_count_{host_.find("PMPI_Get_count")};
-  std::list<UnderWay, pool::Allocator<UnderWay>> all_;  // in the order in which they were begun
+  std::list<UnderWay, pool::Allocator<UnderWay>> under_way_;  // in the order in which they were begun
 };
 
 }  // namespace offbeat

@@ -61,7 +61,7 @@ class Activity {
   [[nodiscard]] std::optional<Staged>& staged() { return staged_; }
 
   // Takes a judged call. A persistent call is kept for later; any other begins at once.
-  Outcome take(Communicator& communicator, const Call& call, bool shares);
+  Outcome begin_or_keep(Communicator& communicator, const Call& call, bool shares);
 
   // Begins the collective. Call it only while the activity has no request. If the outcome is `served`, it has
   // one from now on. May throw what Communicator::begin throws.
@@ -69,7 +69,7 @@ class Activity {
   // Returns when the collective is over, or has failed.
   void wait() noexcept;
   // Asks the host whether the collective is over, if the host's own collectives run it.
-  void look() noexcept;
+  void poll_host_pipeline() noexcept;
   // Returns true if the collective is over. Call finish() next.
   [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
   // Tells the host of the end, now or when it comes.
@@ -125,20 +125,22 @@ class Activity {
   void end() noexcept;
   // Frees the request of a collective that is over and that nobody will wait for, because the program has
   // freed its request. `this` may be gone then.
-  void drop(bool host_was_told) noexcept;
+  void free_unclaimed_request(bool host_was_told) noexcept;
   void become_inactive() noexcept;  // this may be gone then
-  [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
+  [[nodiscard]] Communicator& running_communicator() const {
+    return persistent_communicator_ != nullptr ? *persistent_communicator_ : *communicator_;
+  }
 
   Runtime& process_;
   const bool is_persistent_;
   bool is_abandoned_ = false;
-  bool is_held_ = false;  // true if this holds the communicator (Communicator::hold)
+  bool holds_reference_ = false;  // true if this holds the communicator (Communicator::hold)
   bool shares_ = false;
   std::atomic<bool> is_active_{false};
   int failure_ = MPI_SUCCESS;       // an error code of the host MPI
   HostRequest* request_ = nullptr;  // set while the collective is active
-  HostRequest known_as_;            // set for a persistent collective
-  bool was_seen_over_ = false;      // true if the host asked and the collective was over
+  HostRequest host_request_;        // set for a persistent collective
+  bool host_saw_it_over_ = false;   // true if the host asked and the collective was over
   bool was_started_by_host_ = false;
   // The bits of state_. The thread that sets the second of `over` and `shared_with_host` tells the host. The
   // thread that sets the second of `over` and `unclaimed` drops the activity.
@@ -149,7 +151,8 @@ class Activity {
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
   const Expression* algorithm_ = nullptr;
-  std::unique_ptr<Communicator> apart_;  // where a persistent one runs, if not on the communicator itself
+  std::unique_ptr<Communicator>
+      persistent_communicator_;  // where a persistent one runs, if not on the communicator itself
   // One of these runs the collective, or it was over at once.
   std::unique_ptr<Operation> operation_;
   std::optional<HostPipeline> host_pipeline_;
@@ -195,13 +198,14 @@ class Activities {
   void watch_requests_of_host(int change) noexcept;
 
   // Call this when one of offbeat's functions completes requests, so the host need not be told.
-  void has_been_asked() {
-    if (polls_.load(std::memory_order_relaxed) != 0) polls_.store(0, std::memory_order_relaxed);
+  void reset_polls() {
+    if (polls_of_host_.load(std::memory_order_relaxed) != 0)
+      polls_of_host_.store(0, std::memory_order_relaxed);
   }
 
  private:
   // Adds `by` to a count. Call this with the lock held, so that one thread writes at a time.
-  static void add_to(std::atomic<int>& count, int by) {
+  static void add_to_count(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
   // The host calls this while it waits.
@@ -211,8 +215,9 @@ class Activities {
   SpinLock lock_;
   std::atomic<int> active_{0};
   std::atomic<int> persistent_{0};
-  std::atomic<int> polls_{0};  // how often the host has polled since one of offbeat's functions was called
-  HostRequest* spare_ = nullptr;
+  std::atomic<int> polls_of_host_{
+      0};  // how often the host has polled since one of offbeat's functions was called
+  HostRequest* spare_requests_ = nullptr;
   SharedHandleTable<HostRequest> table_;
 };
 
@@ -238,7 +243,7 @@ struct ActivityCarrier {
   }
   template <Collective, class Kept>
   Outcome carry_out(Communicator& communicator, const Call& call, std::size_t, bool shares, Kept&) const {
-    return activity.take(communicator, call, shares);
+    return activity.begin_or_keep(communicator, call, shares);
   }
 };
 

@@ -22,13 +22,14 @@ namespace offbeat {
 
 constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
 namespace {
-const Algorithm lone_copy{.name = "copy",
-                          .summary = "a call on a communicator of one rank",
-                          .cost = "",
-                          .serves = {},
-                          .source = ""};
+const Algorithm single_rank_copy{.name = "copy",
+                                 .summary = "a call on a communicator of one rank",
+                                 .cost = "",
+                                 .serves = {},
+                                 .source = ""};
 }  // namespace
-const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
+const Expression copy_on_single_rank{
+    .algorithm = &single_rank_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
@@ -62,9 +63,10 @@ bool start_runtime_or_pass_on() {
 
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (copies_memory(settings.gpu)) devices::look_for_drivers();
-  selection.start_with(settings);
-  selection.set_offer_function([]() -> const HostOffer& { return runtime().host_variables().offer(); });
+  if (copies_device_memory(settings.gpu)) devices::look_for_drivers();
+  selection.set_initial_choice(settings);
+  selection.set_host_algorithms_function(
+      []() -> const NamedHostAlgorithms& { return runtime().host_variables().offer(); });
   HostVariables::prepare(host, host_mpi, selection);
 }
 
@@ -81,11 +83,11 @@ HostVariables& Runtime::host_variables() {
   return *known;
 }
 
-ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblocking) {
+NamedAlgorithmCall Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblocking) {
   HostVariables& variables = host_variables();
-  const HostOffer& offer = variables.offer();
+  const NamedHostAlgorithms& offer = variables.offer();
   const HostAlgorithm* algorithm = offer.find(collective, is_nonblocking, last_algorithm->host_algorithm());
-  ByName way{.variables = &variables, .algorithm = algorithm};
+  NamedAlgorithmCall way{.variables = &variables, .algorithm = algorithm};
   if (algorithm != nullptr && offer.needs_communicators) {
     const Communicator* mine = find_in_cache(handle);
     way.shadow = mine != nullptr ? mine->shadow_of(last_algorithm) : MPI_COMM_NULL;
@@ -97,8 +99,8 @@ ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblock
   return way;
 }
 
-void Runtime::name_unknown_choice(Collective collective) {
-  const FixedChoice* choice = selection.choice(collective);
+void Runtime::report_unknown_choice(Collective collective) {
+  const UserChoice* choice = selection.choice(collective);
   if (choice == nullptr || choice->expression->host_algorithm().empty() || launcher_rank() != 0) return;
   constexpr int no_restriction = 0;
   const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);
@@ -112,8 +114,8 @@ namespace {
 // has been made and none has died since.
 struct LastMiss {
   std::uintptr_t handle;
-  std::uint64_t births;
-  std::uint64_t deaths;
+  std::uint64_t created_entries;
+  std::uint64_t destroyed_communicators;
   bool operator==(const LastMiss&) const = default;
 };
 constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
@@ -122,17 +124,18 @@ constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
 //
 // The calls that free them may never return, because the program's error handler can throw or jump. So
 // nothing here has a destructor, and the stack shows whether a call is still in progress.
-struct Freeing {
+struct CommunicatorBeingFreed {
   MPI_Comm handle;
-  const void* frame;        // canonical frame address of the call
-  Communicator* left_over;  // what was kept for the handle; set once the host has let go of it
+  const void* frame;               // canonical frame address of the call
+  Communicator* entry_to_destroy;  // what was kept for the handle; set once the host has let go of it
 };
 constexpr std::size_t most_freed_at_once = 16;
-constinit thread_local std::array<Freeing, most_freed_at_once> freeing{};
-constinit thread_local std::size_t freeing_count = 0;
+constinit thread_local std::array<CommunicatorBeingFreed, most_freed_at_once> being_freed{};
+constinit thread_local std::size_t being_freed_count = 0;
 
 // Calls `host_call` in a frame that StackWalk can recognise. This is never inlined, in any build.
-[[gnu::noinline, gnu::noipa]] int call_while_freeing(Freeing& entry, HostFunction<int(MPI_Comm*)> host_call,
+[[gnu::noinline, gnu::noipa]] int call_while_freeing(CommunicatorBeingFreed& entry,
+                                                     HostFunction<int(MPI_Comm*)> host_call,
                                                      MPI_Comm* argument) {
   entry.frame = __builtin_dwarf_cfa();
   const int code = host_call(argument);
@@ -143,9 +146,9 @@ constinit thread_local std::size_t freeing_count = 0;
 // Finds out whether call_while_freeing has a frame at this address on this thread's stack.
 class StackWalk {
  public:
-  explicit StackWalk(const void* frame) : frame_(frame) {}
+  explicit StackWalk(const void* frame) : wanted_frame_(frame) {}
   [[nodiscard]] bool finds_frame() {
-    const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
+    const _Unwind_Reason_Code end = _Unwind_Backtrace(check_frame, this);
     // A function without unwind tables ends the walk early. The frame may lie beyond it, so it counts as
     // found.
     return is_found_ || end != _URC_END_OF_STACK;
@@ -153,29 +156,30 @@ class StackWalk {
 
  private:
   // Looks at one frame. The context of its caller gives the address of the frame.
-  static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
+  static _Unwind_Reason_Code check_frame(_Unwind_Context* context, void* state) {
     auto* self = static_cast<StackWalk*>(state);
     const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
-    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->frame_))
+    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->wanted_frame_))
       self->is_found_ = true;
     self->callee_is_it_ = _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(_Unwind_GetIP(context))) ==
                           reinterpret_cast<void*>(call_while_freeing);
     return _URC_NO_REASON;
   }
 
-  const void* frame_;
+  const void* wanted_frame_;
   bool callee_is_it_ = false;
   bool is_found_ = false;
 };
 
 void forget_ended_calls() {
-  while (freeing_count > 0 && !StackWalk(freeing[freeing_count - 1].frame).finds_frame()) --freeing_count;
+  while (being_freed_count > 0 && !StackWalk(being_freed[being_freed_count - 1].frame).finds_frame())
+    --being_freed_count;
 }
 
 // Returns the entry of a communicator that this thread is freeing, as far as is known, otherwise null.
-Freeing* find_freeing(MPI_Comm handle) {
-  for (std::size_t k = 0; k < freeing_count; ++k) {
-    if (freeing[k].handle == handle) return &freeing[k];
+CommunicatorBeingFreed* find_freeing(MPI_Comm handle) {
+  for (std::size_t k = 0; k < being_freed_count; ++k) {
+    if (being_freed[k].handle == handle) return &being_freed[k];
   }
   return nullptr;
 }
@@ -185,16 +189,17 @@ Freeing* find_freeing(MPI_Comm handle) {
 const Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
   const std::uintptr_t key = abi::bits(handle);
   const RecentCommunicator& entry = recent_communicator(key);
-  const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
+  const bool is_valid = entry.handle == key && entry.destroyed_communicators ==
+                                                   destroyed_communicators_.load(std::memory_order_acquire);
   return is_valid ? entry.communicator : nullptr;
 }
 
-Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
+Communicator* Runtime::find_and_cache(MPI_Comm handle, Collective collective) {
   // The count is read before the look-up, so that the entry of a communicator that dies meanwhile is stale.
-  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  const std::uint64_t destroyed_communicators = destroyed_communicators_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
-  if (found != nullptr) recent_communicator(key) = {key, found, deaths};
+  if (found != nullptr) recent_communicator(key) = {key, found, destroyed_communicators};
   return found;
 }
 
@@ -241,11 +246,11 @@ Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
 
 Communicator* Runtime::find_without_waiting(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
-  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  const std::uint64_t destroyed_communicators = destroyed_communicators_.load(std::memory_order_acquire);
   RecentCommunicator& entry = recent_communicator(key);
-  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+  if (entry.handle == key && entry.destroyed_communicators == destroyed_communicators) [[likely]]
     return entry.communicator;
-  const LastMiss without{key, births_.load(std::memory_order_acquire), deaths};
+  const LastMiss without{key, created_entries_.load(std::memory_order_acquire), destroyed_communicators};
   if (without == last_miss) return nullptr;
   Communicator* found = nullptr;
   if (!find(handle, found)) {
@@ -255,17 +260,17 @@ Communicator* Runtime::find_without_waiting(MPI_Comm handle, Collective collecti
       last_miss = without;
     }
   }
-  if (found != nullptr) entry = {key, found, deaths};
+  if (found != nullptr) entry = {key, found, destroyed_communicators};
   return found;
 }
 
 Communicator* Runtime::add(MPI_Comm handle) {
   std::unique_ptr<Communicator> created;
-  const bool is_known = try_to([&] {
+  const bool is_known = run_unless_out_of_memory([&] {
     created = std::make_unique<Communicator>(*this, handle);
     const std::lock_guard lock(mutex_);
     communicators_.push_back(created.get());
-    births_.fetch_add(1, std::memory_order_acq_rel);
+    created_entries_.fetch_add(1, std::memory_order_acq_rel);
   });
   if (!is_known) return nullptr;
   const ReturnErrors scope(host, handle);
@@ -293,9 +298,9 @@ bool Runtime::start_with_mpi() {
   is_started_.store(true, std::memory_order_release);
   // This takes memory, which the agreement on rules must not do.
   if (selection.names_host_algorithms())
-    static_cast<void>(try_to([&] { static_cast<void>(host_variables()); }));
+    static_cast<void>(run_unless_out_of_memory([&] { static_cast<void>(host_variables()); }));
   for (std::size_t k = 0; k < collectives.size(); ++k)
-    static_cast<void>(try_to([&] { name_unknown_choice(collective_at(k)); }));
+    static_cast<void>(run_unless_out_of_memory([&] { report_unknown_choice(collective_at(k)); }));
   return true;
 }
 
@@ -308,11 +313,11 @@ int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
 int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   auto* self = static_cast<Runtime*>(state);
   auto* communicator = static_cast<Communicator*>(attribute);
-  self->deaths_.fetch_add(1, std::memory_order_acq_rel);
+  self->destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
   // Destroying the entry calls the host, which must not be re-entered from its own function. So this waits
   // until the host has returned.
-  if (Freeing* call = find_freeing(handle)) {
-    call->left_over = communicator;
+  if (CommunicatorBeingFreed* call = find_freeing(handle)) {
+    call->entry_to_destroy = communicator;
   } else {
     destroy(communicator);
   }
@@ -350,7 +355,7 @@ void Runtime::forget(const Communicator& communicator) {
   const std::lock_guard lock(mutex_);
   if (std::erase(communicators_, &communicator) == 0) return;
   for (std::size_t k = 0; k < collectives.size(); ++k)
-    of_dead_communicators_[k] += communicator.counts(collective_at(k));
+    counts_of_destroyed_communicators_[k] += communicator.counts(collective_at(k));
 }
 
 void Runtime::destroy(Communicator* communicator) {
@@ -362,17 +367,17 @@ void Runtime::destroy(Communicator* communicator) {
 
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
   forget_ended_calls();
-  if (freeing_count == most_freed_at_once) return host_call(argument);
-  const std::size_t depth = freeing_count++;
-  freeing[depth] = {handle, nullptr, nullptr};
+  if (being_freed_count == most_freed_at_once) return host_call(argument);
+  const std::size_t depth = being_freed_count++;
+  being_freed[depth] = {handle, nullptr, nullptr};
   // From now on no thread finds the communicator in its cache.
-  deaths_.fetch_add(1, std::memory_order_acq_rel);
-  const int code = call_while_freeing(freeing[depth], host_call, argument);
-  freeing_count = depth;
+  destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
+  const int code = call_while_freeing(being_freed[depth], host_call, argument);
+  being_freed_count = depth;
   // The host may have freed other communicators without notice. In Open MPI these are the halves of an
   // inter-communicator, on which attribute functions may have made calls.
-  deaths_.fetch_add(1, std::memory_order_acq_rel);
-  if (freeing[depth].left_over != nullptr) destroy(freeing[depth].left_over);
+  destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
+  if (being_freed[depth].entry_to_destroy != nullptr) destroy(being_freed[depth].entry_to_destroy);
   return code;
 }
 
@@ -387,7 +392,7 @@ void Runtime::remove(MPI_Comm handle) {
 
 Counts Runtime::counts(Collective collective) {
   const std::lock_guard lock(mutex_);
-  Counts total = of_dead_communicators_[index_of(collective)];
+  Counts total = counts_of_destroyed_communicators_[index_of(collective)];
   total.intercepted += without_communicator_[index_of(collective)].load(std::memory_order_relaxed);
   for (const Communicator* communicator : communicators_) total += communicator->counts(collective);
   return total;
@@ -395,7 +400,7 @@ Counts Runtime::counts(Collective collective) {
 
 void Runtime::finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports such an error
-  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
+  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) run_ignoring_exceptions([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
   {

@@ -26,8 +26,8 @@ std::string_view family() { return abi::family; }
 void select(std::string_view collective, std::string_view expression) {
   Runtime& process = start_runtime();
   const Collective known = served_collective(collective);
-  process.selection.choose_always(known, expression, "offbeat_select");
-  if (process.has_started()) process.name_unknown_choice(known);
+  process.selection.choose_for_every_length(known, expression, "offbeat_select");
+  if (process.has_started()) process.report_unknown_choice(known);
 }
 
 Counts count(std::string_view collective) {
@@ -74,14 +74,14 @@ class Observation {
   Observation(const Arguments& call, Collective collective, bool is_blocking)
       : observer_(the_observer.load(std::memory_order_acquire)) {
     if (observer_ == nullptr) return;
-    const bool combines = facts(collective).has_operation;
+    const bool combines = facts_of(collective).has_operation;
     number_ = observer_->begins(
         {.collective = collective,
          .is_blocking = is_blocking,
          .is_in_place = collective != Collective::bcast && moves_data(collective) &&
                         (call.input == nullptr || call.input == call.output),
          .communicator = call.communicator,
-         .root = facts(collective).has_root ? call.root : -1,
+         .root = facts_of(collective).has_root ? call.root : -1,
          .count = moves_data(collective) ? static_cast<std::int64_t>(call.count) : 0,
          .width = moves_data(collective) ? static_cast<std::uint32_t>(width_of(call.type)) : 0,
          .type = moves_data(collective) ? name_of(call.type).data() : "",
