@@ -36,7 +36,7 @@ def write_whole(path: Path, write: Callable[[TextIO], Answer]) -> Answer:
 
 
 @contextmanager
-def held(path: Path, *, wait: bool = False) -> Iterator[None]:
+def locked_for_writing(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other commands from writing the file ``path``. The kernel ends that if this process is killed.
 
     Raises CommandError if another command writes it, unless ``wait`` is set. Where no file can be made, as in

@@ -460,4 +460,4 @@ def test_interrupted_and_resumed_for_real(
     ],
 )
 def test_the_line_of_a_failed_job_that_says_most(text: str, line: str) -> None:
-    assert runner.what_failed(text) == line
+    assert runner.failure_text(text) == line

@@ -115,4 +115,4 @@ def test_a_busy_machine_is_told_before_measuring(
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
         warn_of_load()
         assert capsys.readouterr().err == (f"offbeat: {said}, so times may be wrong\n" if said else "")
-        assert machine.overload() == (said or None)
+        assert machine.overload_warning() == (said or None)

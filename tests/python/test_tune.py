@@ -197,7 +197,7 @@ def test_ranks_that_start_slower_than_the_budget_allows_are_named(
 
     monkeypatch.setattr(runner, "run_job", run_job)
     monkeypatch.setattr(
-        "offbeat.machine.overload", lambda: "the load of this host is 9.0, more than twice its 2 CPUs"
+        "offbeat.machine.overload_warning", lambda: "the load of this host is 9.0, more than twice its 2 CPUs"
     )
     words = r"did not start within \d s of a budget of 0\.5 s \(the load .* 2 CPUs\); give a longer --budget"
     with pytest.raises(CommandError, match=words):
@@ -458,7 +458,7 @@ def test_the_rules_choose_what_won(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     made = tuned(monkeypatch, MadeBench(truth), tmp_path / "t.json", sizes=[8, 1024, 65536])
     found = rows_of(decide(made), [8, 1024, 65536])
     path = tmp_path / "my.rules"
-    lines = spelling.lines([row.fields() for row in found], [row.reason("2026-11-26") for row in found])
+    lines = spelling.rule_lines([row.fields() for row in found], [row.reason("2026-11-26") for row in found])
     path.write_text("\n".join(lines) + "\n")
     rules = rule_files.without_errors(str(path))
     chosen = [candidates.in_force("allreduce", size, ONE_NODE, rules) for size in (8, 1024, 65536, 1 << 20)]

@@ -229,7 +229,7 @@ def bench(
         json_file, output_format = None, Format.json
     budget_s = parse_duration_s(budget)
     if (written := resume or json_file) is not None:
-        context.with_resource(files.held(written))
+        context.with_resource(files.locked_for_writing(written))
     if resume is not None:
         refuse_others(context, _OPTIONS_WITH_RESUME)
         found, choice = _resumed(resume)

@@ -125,7 +125,7 @@ def calibrate(
     path = json_file or output.with_suffix(".json")
     if path == output:
         raise CommandError(f"{output}: the machine file needs another name than the measurements")
-    context.with_resource(files.held(path))
+    context.with_resource(files.locked_for_writing(path))
     if resume:
         refuse_others(context, _OPTIONS_WITH_RESUME)
         session = sessions.read(path)

@@ -111,7 +111,7 @@ def _check_of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
 
 
 def _check_of_load() -> Iterator[Check]:
-    line = machine.overload()
+    line = machine.overload_warning()
     if line is not None:
         advice = "End other programs, or wait for them: programs are slower now, and measurements are wrong."
         yield Check("load", Status.warning, line, advice)

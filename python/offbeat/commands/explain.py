@@ -86,7 +86,7 @@ def explain(
     if rules is None and (path := stored_rules(in_force)) is not None:
         rules, tuned = path, f", which offbeat tune stored for {in_force.mpi}"
     users_rules = rule_files.without_errors(str(rules)) if rules is not None else None
-    adapt = rule_files.adapt(os.environ)
+    adapt = rule_files.adapt_setting(os.environ)
     variable = f"OFFBEAT_{collective.upper()}"
     fixed = os.environ.get(variable, "")
     if fixed:

@@ -159,7 +159,7 @@ def checked_host(name: str | None) -> None:
         raise CommandError(f"--mpi {name}: rules know only {', '.join(_core.hosts())}")
 
 
-def stored_rules(found: stored.InForce) -> Path | None:
+def stored_rules(found: stored.RulesInForce) -> Path | None:
     """The file of stored rules. A line on standard error says why stored rules do not count, as in a run."""
     if found.stored.warning is not None:
         print(f"offbeat: {printable(found.stored.warning)}", file=sys.stderr)
@@ -208,7 +208,7 @@ def start_options(
 
 def warn_of_load() -> None:
     """Say before a measurement that other programs use the cores."""
-    line = machine.overload()
+    line = machine.overload_warning()
     if line is not None:
         print(f"offbeat: {line}, so times may be wrong", file=sys.stderr)
 

@@ -16,7 +16,7 @@ from offbeat.errors import CommandError
 from offbeat.reports.sheet import to_terminal
 
 if TYPE_CHECKING:
-    from offbeat.predict.prediction import Measured, Prediction
+    from offbeat.predict.prediction import MeasuredRun, Prediction
     from offbeat.trace.metrics import Calls
 
 _PLAIN_WIDTH = 140
@@ -64,7 +64,7 @@ def predict(
     prediction.check_ranks(calls)
     hosts = len(set(calls.trace.hosts.values()))
     found = prediction.predict(calls, delays.read(results, calls.trace.ranks, hosts))
-    runs = [prediction.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
+    runs = [prediction.MeasuredRun.of(calls), *(_measured(path, calls) for path in measured or [])]
     confirmed = [(each, prediction.confirm(each, runs)) for each in found.collectives]
     if as_json:
         print(json.dumps(report_json.json_of_prediction(found, confirmed), indent=1, allow_nan=False))
@@ -117,12 +117,12 @@ def _calls(path: Path) -> Calls:
     return metrics.collect(trace.read(path))
 
 
-def _measured(path: Path, calls: Calls) -> Measured:
-    from offbeat.predict.prediction import Measured
+def _measured(path: Path, calls: Calls) -> MeasuredRun:
+    from offbeat.predict.prediction import MeasuredRun
 
     other = _calls(path)
     if other.trace.ranks != calls.trace.ranks:
         raise CommandError(
             f"{path} has {other.trace.ranks} ranks, {calls.trace.path} has {calls.trace.ranks}"
         )
-    return Measured.of(other)
+    return MeasuredRun.of(other)

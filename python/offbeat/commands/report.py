@@ -68,8 +68,8 @@ def report(
     checked_output(output, force=force)
     checked_output(pattern, force=force)
     checked_drawing(output, figures)
-    benches = [bench_file.read(path) for path in files if bench_file.looks_like_one(path)]
-    paths = [path for path in files if not bench_file.looks_like_one(path)]
+    benches = [bench_file.read(path) for path in files if bench_file.looks_like_bench_file(path)]
+    paths = [path for path in files if not bench_file.looks_like_bench_file(path)]
     if paths:
         traces = _measure(paths, alpha, benches)
     else:

@@ -22,7 +22,7 @@ from offbeat.mpi.program import find_program
 from offbeat.rules import stored
 
 
-class Started(NamedTuple):
+class StartedCommand(NamedTuple):
     """A command that starts a program, and the MPI that it uses."""
 
     job: launch.Launch
@@ -49,7 +49,7 @@ def build_command(
     settings: launch.Settings,
     *,
     algorithms: bool = True,
-) -> Started:
+) -> StartedCommand:
     """Build the mpirun command. Without ``algorithms`` the host MPI runs the collectives."""
     base = dict(os.environ)
     ranks = where.number(base)
@@ -73,7 +73,7 @@ def build_command(
     if settings.verbose:
         print(f"offbeat: {choice.install}: {choice.why}", file=sys.stderr)
         print(f"offbeat: {shlex.join(result.command)}", file=sys.stderr)
-    return Started(result, choice)
+    return StartedCommand(result, choice)
 
 
 def with_stored_rules(

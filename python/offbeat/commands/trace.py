@@ -115,9 +115,9 @@ def trace(
     )
     place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
     started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
-    make_room(output, force=force)
+    refuse_or_remove_earlier_trace(output, force=force)
     status = run(started.job)
-    found = Traced.of(output)
+    found = TraceSummary.of(output)
     if as_json:
         print_json({**found.to_json(), "exit_code": status})
     else:
@@ -125,7 +125,7 @@ def trace(
     raise typer.Exit(status)
 
 
-def make_room(folder: Path, *, force: bool) -> None:
+def refuse_or_remove_earlier_trace(folder: Path, *, force: bool) -> None:
     """Refuse a folder that already has a trace. With ``force``, remove that trace and nothing else."""
     if not folder.exists():
         return
@@ -173,7 +173,7 @@ def _checked_collectives(text: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceSummary:
     """How much a trace contains, read from the headers of its files."""
 
     folder: Path
@@ -184,7 +184,7 @@ class Traced:
     spawned: int  # jobs that the program spawned
 
     @staticmethod
-    def of(folder: Path) -> Traced:
+    def of(folder: Path) -> TraceSummary:
         calls, lost, ranks, partial = 0, 0, 0, False
         for path in folder.glob("rank-*.trace"):
             with path.open("rb") as file:
@@ -193,7 +193,7 @@ class Traced:
                 made, missing = struct.unpack_from("<QQ", header, 40)
                 calls, lost, ranks = calls + made, lost + missing, ranks + 1
                 partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL_FLAG)
-        return Traced(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
+        return TraceSummary(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
 
     def __str__(self) -> str:
         """One line that says what the trace contains and how to read it."""

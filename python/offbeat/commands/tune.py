@@ -194,7 +194,7 @@ def tune(
     if output.is_dir():
         raise CommandError(f"-o {output}: it is a folder")
     output = output if output.suffix else output.with_suffix(".json")
-    context.with_resource(files.held(output))
+    context.with_resource(files.locked_for_writing(output))
     if resume:
         refuse_others(context, _WITH_RESUME)
         courses, choice, left = _resumed(output)
@@ -544,7 +544,7 @@ def _write_rules(
     date = datetime.now(timezone.utc).date().isoformat()
     fields, reasons = [row.fields() for row in rows], [row.reason(date) for row in rows]
     install = choice.install
-    lines = spelling.lines(fields, reasons)
+    lines = spelling.rule_lines(fields, reasons)
     text = (
         f"# Rules of offbeat tune, {date}, for {install.vendor} {install.version}\n" + "\n".join(lines) + "\n"
     )

@@ -150,7 +150,7 @@ def _show(
 def _write(console: Console, terms: Terms, rows: Sequence[SimulatedRow], rules_file: Path | None) -> None:
     date = datetime.now(timezone.utc).date().isoformat()
     names = ", ".join(machine.name for machine in terms.machines)
-    lines = spelling.lines(
+    lines = spelling.rule_lines(
         [row.fields() for row in rows],
         [row.reason([row.host] if row.host != "*" else terms.hosts) for row in rows],
     )

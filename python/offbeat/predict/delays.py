@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _DRAWS_FOR_SHAPE = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
 
 # Predictions extend to sizes up to 4 times smaller or larger than the measured ones.
-NEAR = 4
+NEAR_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Arrival:
     pattern: str
     skew: str  # its label, such as 1x or 100us
     shape: Floats | None  # how late each rank is, as a fraction of the skew; None: no rank is late
-    anyone: bool  # each call has other late ranks, so the shape is sorted by lateness
+    shape_is_sorted: bool  # each call has other late ranks, so the shape is sorted by lateness
     skew_us: Curve
     delays: Mapping[str, Curve]  # by algorithm
 
@@ -73,20 +73,20 @@ class Delays:
     ranks: int
     source: str  # where the delays are from: an MPI and a machine, or a simulated machine
     mpi: str | None  # None: the delays are simulated
-    of: Mapping[str, Sequence[Arrival]]  # by collective; its arrivals have equal algorithms and sizes
+    by_collective: Mapping[str, Sequence[Arrival]]  # all of one collective have equal algorithms and sizes
     notes: Sequence[str]  # for the user: what is doubtful or not used
 
     def sizes(self, collective: str) -> list[int]:
         """The measured sizes in ascending order."""
-        return [int(size) for size in self.of[collective][0].skew_us.bytes]
+        return [int(size) for size in self.by_collective[collective][0].skew_us.bytes]
 
     def knows(self, collective: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of ``sizes`` are near enough to the measured ones for a prediction."""
         measured = self.sizes(collective)
-        return np.asarray((NEAR * sizes >= measured[0]) & (sizes <= NEAR * measured[-1]))
+        return np.asarray((NEAR_FACTOR * sizes >= measured[0]) & (sizes <= NEAR_FACTOR * measured[-1]))
 
     def algorithms(self, collective: str) -> list[str]:
-        return list(self.of[collective][0].delays)
+        return list(self.by_collective[collective][0].delays)
 
 
 class _MeasuredDelay(NamedTuple):
@@ -253,7 +253,7 @@ def _notes_on_unused(
 
 def _arrival_from_lines(lines: Sequence[_MeasuredDelay], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
     mine = [line for line in lines if (line.pattern, line.skew) == (pattern, skew)]
-    shape, anyone = (None, False) if skew == NO_SKEW.label else shapes(pattern)
+    shape, shape_is_sorted = (None, False) if skew == NO_SKEW.label else shapes(pattern)
     delays: dict[str, dict[int, float]] = {}
     for line in mine:
         delays.setdefault(line.algorithm, {})[line.size_bytes] = line.delay_us
@@ -261,7 +261,7 @@ def _arrival_from_lines(lines: Sequence[_MeasuredDelay], pattern: str, skew: str
         pattern,
         skew,
         shape,
-        anyone,
+        shape_is_sorted,
         Curve.of({line.size_bytes: line.skew_us for line in mine}),
         {name: Curve.of(pairs) for name, pairs in delays.items()},
     )

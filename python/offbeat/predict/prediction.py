@@ -59,7 +59,7 @@ class SizeChoice:
 
 
 @dataclass(frozen=True)
-class OfCollective:
+class PredictedCollective:
     """The prediction for one collective, while all others stay as recorded."""
 
     collective: str
@@ -89,7 +89,7 @@ class Prediction:
     delays: Delays
     recorded_s: float
     covered: float  # the share of the time in collectives that the predicted calls take
-    collectives: Sequence[OfCollective]
+    collectives: Sequence[PredictedCollective]
     notes: Sequence[str]
 
 
@@ -99,12 +99,12 @@ def predict(calls: Calls, delays: Delays) -> Prediction:
     matched = _MatchedDelays.of(calls, delays)
     taken = replay.replay_of_calls(calls)
     found = []
-    for collective in delays.of:
+    for collective in delays.by_collective:
         here = matched.collective == COLLECTIVES.index(collective)
         if here.any():
             found.append(_CollectivePrediction(calls, delays, matched, taken, collective, here).predicted())
     if not found:
-        what = f"blocking {', '.join(delays.of)} on {delays.ranks} ranks"
+        what = f"blocking {', '.join(delays.by_collective)} on {delays.ranks} ranks"
         raise CommandError(f"{trace.path} has no {what} at sizes near those of {delays.path}")
     in_call = calls.table["in_call"]
     covered = float(in_call[matched.collective > 0].sum()) / max(float(calls.whole["in_call"].sum()), 1e-9)
@@ -155,7 +155,7 @@ class _MatchedDelays:
 
     collective: NDArray[np.uint8]
     size: NDArray[np.int64]  # as a benchmark counts it
-    arrival: NDArray[np.int16]  # index into Delays.of[collective]
+    arrival: NDArray[np.int16]  # index into Delays.by_collective[collective]
 
     @classmethod
     def of(cls, calls: Calls, delays: Delays) -> _MatchedDelays:
@@ -176,7 +176,7 @@ class _MatchedDelays:
         fits &= (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
         places = np.array([block.communicator.places[int(rank)] for rank in block.ranks])
         columns = np.argsort(places, kind="stable")
-        for collective, arrivals in delays.of.items():
+        for collective, arrivals in delays.by_collective.items():
             number = COLLECTIVES.index(collective)
             mine = np.flatnonzero(fits & (table["collective"] == number))
             if not len(mine):
@@ -226,7 +226,7 @@ def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival
     patterns = list(dict.fromkeys(arrivals[number].pattern for number in skewed))
     first = {arrivals[number].pattern: arrivals[number] for number in reversed(skewed)}
     distances = [
-        np.abs((in_order if first[name].anyone else shape) - first[name].shape).mean(axis=1)
+        np.abs((in_order if first[name].shape_is_sorted else shape) - first[name].shape).mean(axis=1)
         for name in patterns
     ]
     pattern = np.argmin(np.stack(distances), axis=0)
@@ -249,7 +249,7 @@ class _CollectivePrediction:
     ) -> None:  # fmt: skip
         self._calls = calls
         self._collective = collective
-        self._arrivals = delays.of[collective]
+        self._arrivals = delays.by_collective[collective]
         self._names = delays.algorithms(collective)
         self._measured = delays.sizes(collective)
         self._replay = taken
@@ -268,7 +268,7 @@ class _CollectivePrediction:
         self._count = np.zeros(self._table.shape[1:], dtype=np.int64)
         np.add.at(self._count, (self._arrival, self._size), 1)
 
-    def predicted(self) -> OfCollective:
+    def predicted(self) -> PredictedCollective:
         best = np.argmin((self._table * self._count).sum(axis=1), axis=0)
         score = self._mean_scores()
         by_average = np.argmin(score, axis=0)
@@ -284,7 +284,7 @@ class _CollectivePrediction:
         fixed, chosen = candidates[: len(self._names)], candidates[len(self._names) :]
         weight = self._count.sum(axis=0) / self._count.sum()
         mine = self._calls.whole["collective"] == COLLECTIVES.index(self._collective)
-        return OfCollective(
+        return PredictedCollective(
             self._collective,
             int(np.count_nonzero(mine)),
             len(self._rows),
@@ -379,7 +379,7 @@ class _CollectivePrediction:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """A run of the program under some algorithms."""
 
     path: Path
@@ -387,7 +387,7 @@ class Measured:
     ran: Mapping[str, str]  # the algorithm of most calls of each collective
 
     @classmethod
-    def of(cls, calls: Calls) -> Measured:
+    def of(cls, calls: Calls) -> MeasuredRun:
         table = calls.whole
         ran = {}
         for number in np.unique(table["collective"]):
@@ -398,7 +398,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmedRun:
     """The predicted and the measured run under one algorithm."""
 
     name: str
@@ -412,14 +412,14 @@ class Confirmation:
     """The comparison of predicted and measured runs."""
 
     collective: str
-    lines: Sequence[Confirmed]  # the shortest measured run first
+    lines: Sequence[ConfirmedRun]  # the shortest measured run first
 
     @cached_property
-    def both(self) -> list[Confirmed]:
+    def both(self) -> list[ConfirmedRun]:
         return [line for line in self.lines if line.predicted_s is not None]
 
     @property
-    def predicted_best(self) -> Confirmed:
+    def predicted_best(self) -> ConfirmedRun:
         return min(self.both, key=lambda line: line.predicted_s or 0.0)
 
     @property
@@ -433,7 +433,7 @@ class Confirmation:
         return by_prediction == self.both
 
 
-def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation | None:
+def confirm(prediction: PredictedCollective, runs: Sequence[MeasuredRun]) -> Confirmation | None:
     """Compare a prediction with runs. None if fewer than two algorithms were both predicted and measured."""
     predicted = {each.name: each.run_s for each in prediction.algorithms}
     times: dict[str, list[float]] = {}
@@ -441,7 +441,7 @@ def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation 
         if prediction.collective in run.ran:
             times.setdefault(run.ran[prediction.collective], []).append(run.run_s)
     lines = [
-        Confirmed(name, predicted.get(name), float(np.median(each)), len(each))
+        ConfirmedRun(name, predicted.get(name), float(np.median(each)), len(each))
         for name, each in times.items()
     ]
     found = Confirmation(prediction.collective, sorted(lines, key=lambda line: line.measured_s))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from offbeat.predict.prediction import Confirmation, OfCollective, Prediction
+from offbeat.predict.prediction import Confirmation, PredictedCollective, Prediction
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.units import format_share, format_size, format_us
 
@@ -33,7 +33,7 @@ def facts(prediction: Prediction) -> list[tuple[str, str]]:
     ]
 
 
-def basis_sentence(each: OfCollective) -> str:
+def basis_sentence(each: PredictedCollective) -> str:
     """A sentence that says which delays stand for which calls."""
     by_pattern = ", ".join(f"{count} as {name}" for name, count in each.arrivals.items())
     by_size = ", ".join(f"{count} {_SIZE_MEANINGS[kind]}" for kind, count in each.sizes.items() if count)
@@ -43,7 +43,7 @@ def basis_sentence(each: OfCollective) -> str:
     )
 
 
-def sheets(each: OfCollective) -> list[Sheet]:
+def sheets(each: PredictedCollective) -> list[Sheet]:
     """Tables of the run under each algorithm and, if there are several sizes, of the choice at each."""
     base, against = _base_run(each)
     ways = [(way.name + (" (ran)" if way.name == each.ran else ""), way) for way in each.algorithms]
@@ -79,14 +79,14 @@ def sheets(each: OfCollective) -> list[Sheet]:
     return found
 
 
-def _base_run(each: OfCollective) -> tuple[float, str]:
+def _base_run(each: PredictedCollective) -> tuple[float, str]:
     """The run that the others are compared with, and its name. It is always a predicted run."""
     if each.model is not None:
         return each.model.run_s, f"{each.ran} as predicted"
     return each.algorithms[0].run_s, "the shortest run"
 
 
-def _sheet_by_size(each: OfCollective) -> Sheet:
+def _sheet_by_size(each: PredictedCollective) -> Sheet:
     shown = sorted(each.by_size, key=lambda size: -max(size.delays_s.values()))[:_MOST_SIZES]
     rows = []
     for size in sorted(shown, key=lambda size: size.size_bytes):
@@ -109,7 +109,7 @@ def _sheet_by_size(each: OfCollective) -> Sheet:
     )
 
 
-def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
+def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
     """The conclusions, the most important first."""
     base, _ = _base_run(each)
     best = _choice(each, "best")
@@ -141,7 +141,7 @@ def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
     return [*found, *_model(each, prediction)]
 
 
-def _model(each: OfCollective, prediction: Prediction) -> list[str]:
+def _model(each: PredictedCollective, prediction: Prediction) -> list[str]:
     """A sentence that compares the prediction with the recorded run."""
     if each.model is None:
         return [f"The trace ran {each.ran}, which has no delays here, so the model cannot be tested."]
@@ -159,19 +159,19 @@ def _model(each: OfCollective, prediction: Prediction) -> list[str]:
     return found
 
 
-def is_unreliable(each: OfCollective, prediction: Prediction) -> bool:
+def is_unreliable(each: PredictedCollective, prediction: Prediction) -> bool:
     """Whether the run that was recorded is predicted so badly that the choice says nothing."""
     if each.model is None or prediction.recorded_s <= 0:
         return False
     return abs(each.model.run_s / prediction.recorded_s - 1) > _LARGEST_ERROR
 
 
-def _names(each: OfCollective, way: str) -> list[str]:
+def _names(each: PredictedCollective, way: str) -> list[str]:
     """The algorithm at each size by ``way``, which is ``best``, ``by_average`` or ``by_balanced``."""
     return [str(getattr(size, way)) for size in each.by_size]
 
 
-def _choice(each: OfCollective, way: str) -> str:
+def _choice(each: PredictedCollective, way: str) -> str:
     """The choice in words: ``ring``, or ``nap to 8 B, ring from 8 KiB``. Many changes are only counted."""
     names = _names(each, way)
     changes = [k for k in range(1, len(names)) if names[k] != names[k - 1]]
@@ -184,7 +184,7 @@ def _choice(each: OfCollective, way: str) -> str:
     return ", ".join([*parts, *(f"{names[k]} from {sizes[k]}" for k in changes)])
 
 
-def runs_differ(each: OfCollective) -> bool:
+def runs_differ(each: PredictedCollective) -> bool:
     """Whether the runs under the algorithms differ."""
     return each.algorithms[-1].run_s / each.best.run_s - 1 > _EQUAL_RUNS_WITHIN
 

@@ -14,7 +14,7 @@ from offbeat.predict.prediction import (
     SIZE_BY_SIZE,
     Candidate,
     Confirmation,
-    OfCollective,
+    PredictedCollective,
     Prediction,
     SizeChoice,
 )
@@ -218,7 +218,7 @@ def _benchmark(bench: BenchFile) -> dict[str, Any]:
 
 
 def json_of_prediction(
-    found: Prediction, confirmed: Sequence[tuple[OfCollective, Confirmation | None]]
+    found: Prediction, confirmed: Sequence[tuple[PredictedCollective, Confirmation | None]]
 ) -> dict[str, Any]:
     """The document of ``offbeat predict --json``."""
     trace = found.calls.trace
@@ -237,7 +237,7 @@ def json_of_prediction(
     }
 
 
-def _collective(each: OfCollective, confirmation: Confirmation | None) -> dict[str, Any]:
+def _collective(each: PredictedCollective, confirmation: Confirmation | None) -> dict[str, Any]:
     return {
         "collective": each.collective,
         "calls": each.calls,

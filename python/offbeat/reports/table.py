@@ -22,13 +22,17 @@ LEGEND = (
     "Last delay, from the last arrival to the last exit: median, then p10 .. p90. "
     "The factor is native's median divided by this one: above 1 is faster than native."
 )
-HIDDEN = (
+HIDDEN_TIME_NOTE = (
     "Non-blocking calls: times do not include what ranks compute between a call and its wait. Hidden: the "
     "share of the call that runs beside the computation."
 )
-LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
-UNSURE = "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
-CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
+LATE_NOTE = (
+    "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
+)
+UNSURE_NOTE = (
+    "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
+)
+CUT_NOTE = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
 _UNSURE_INTERVAL_RATIO = 2.0
 _SIZE_WIDTH = 10
 _CELL_WIDTH = 22
@@ -67,15 +71,15 @@ def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
     timed = [result for result in results.values() if result.last_delays_us]
     lines = [LEGEND] if timed else []
     if any(result.computing_us is not None for result in timed):
-        lines.append(HIDDEN)
+        lines.append(HIDDEN_TIME_NOTE)
     if any(not result.on_time for result in timed):
-        lines.append(LATE)
+        lines.append(LATE_NOTE)
     if any(result.iterations < FEW_SAMPLES for result in timed):
-        lines.append(CUT)
+        lines.append(CUT_NOTE)
     for result in timed:
         native = results.get((result.cell, "native"), result)
         if native.last_delays_us and _is_unsure(native.last_delay, result.last_delay):
-            return [*lines, UNSURE]
+            return [*lines, UNSURE_NOTE]
     return lines
 
 

@@ -56,7 +56,7 @@ def readiness(calls: Calls, training: Training) -> Sheet:
         ("rank", "host", "steps in which it is last", "ready late by", "10% later than", "in all"),
         rows,
         f"Over {len(late)} steps. Late by: the median, measured from when half of the ranks were "
-        f"ready.{training.precision}",
+        f"ready.{training.lateness_precision}",
         left=frozenset({0, 1}),
     )
 

@@ -41,7 +41,7 @@ Key = tuple[str, int]  # collective and size
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenEffect:
     """What the check saw in one cell."""
 
     ranks: int
@@ -73,7 +73,7 @@ class _ProbedCell:
     time_us: float
 
 
-def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[Seen]:
+def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[SeenEffect]:
     """Run the host with the files in ``folder``. Raises CommandError if it fails or has wrong results."""
     named = {(c, size): name for ranks, c, size, name in export.named if ranks == table.ranks}
     exported = export.variables(settings, folder)
@@ -100,7 +100,7 @@ def check(export: Export, folder: Path, table: Table, settings: str, host: Host)
         exported_us = [found[key].time_us for _, found in times]
         medians = statistics.median(default_us), statistics.median(exported_us)
         how = _effect_by_times(by[key], default_us, exported_us)
-        seen.append(Seen(table.ranks, collective, size, name, *medians, how))
+        seen.append(SeenEffect(table.ranks, collective, size, name, *medians, how))
     return seen
 
 

@@ -15,7 +15,7 @@ from offbeat.files import write_whole
 from offbeat.mpi.choice import Choice, choose
 from offbeat.rules import export_choices, export_intel, export_mpich, export_openmpi
 from offbeat.rules.export import SETTINGS, Export
-from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, Seen, check, run_with_files
+from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, SeenEffect, check, run_with_files
 from offbeat.rules.export_choices import Table
 
 
@@ -29,12 +29,12 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeExport:
     """An export that was checked."""
 
     files: Mapping[str, str] = field(default_factory=dict)  # empty: there is nothing to export
     settings: Sequence[str] = ()  # those of the files that set variables
-    seen: Sequence[Seen] = ()
+    seen: Sequence[SeenEffect] = ()
     notes: Sequence[str] = ()
 
 
@@ -78,7 +78,7 @@ def read_request(paths: Sequence[Path], to: str, objective: str, mpi: str | None
     return Request(to, list(tables.values()), choice)
 
 
-def make_and_check(request: Request, folder: Path, on_start: Callable[[str], None]) -> Made:
+def make_and_check(request: Request, folder: Path, on_start: Callable[[str], None]) -> MadeExport:
     """Make the export for ``folder``, and check it on the host.
 
     Where an algorithm does not take effect, the export counts the host's own decision as best.
@@ -88,7 +88,7 @@ def make_and_check(request: Request, folder: Path, on_start: Callable[[str], Non
     tables = list(request.tables)
     made = make(tables)
     notes = list(made.notes)
-    seen: list[Seen] = []
+    seen: list[SeenEffect] = []
     try:
         with tempfile.TemporaryDirectory(prefix=".offbeat-export-", dir=folder.absolute().parent) as name:
             trial = Path(name)
@@ -109,10 +109,10 @@ def make_and_check(request: Request, folder: Path, on_start: Callable[[str], Non
     except OSError as error:
         raise CommandError(f"cannot write beside {folder}: {error.strerror}", FAILED) from None
     if not made.named:
-        return Made(notes=notes)
+        return MadeExport(notes=notes)
     kept = [each for each in seen if (each.ranks, each.collective, each.size_bytes, each.name) in made.named]
     what = f"{host.install.vendor} {host.install.version}"
-    return Made(made.files(folder.absolute(), what), list(made.settings), kept, notes)
+    return MadeExport(made.files(folder.absolute(), what), list(made.settings), kept, notes)
 
 
 def _exporter(request: Request) -> Callable[[Sequence[Table]], Export]:
@@ -130,13 +130,13 @@ def _settings_file(made: Export, table: Table) -> str | None:
     return own if own in made.settings else SETTINGS
 
 
-def _table_without(table: Table, dropped: Sequence[Seen]) -> Table:
+def _table_without(table: Table, dropped: Sequence[SeenEffect]) -> Table:
     return table.without(
         {(e.collective, e.size_bytes): e.by == NOT_FASTER for e in dropped if e.ranks == table.ranks}
     )
 
 
-def _why_dropped(seen: Seen) -> str:
+def _why_dropped(seen: SeenEffect) -> str:
     why = f"{seen.name} had no effect"
     if seen.by != NO_EFFECT:
         times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"

@@ -33,7 +33,7 @@ def without_errors(path: str) -> _core.Rules:
     return rules
 
 
-def adapt(environment: Mapping[str, str]) -> str:
+def adapt_setting(environment: Mapping[str, str]) -> str:
     """The value of OFFBEAT_ADAPT. Raises CommandError if it has none of its values."""
     value = environment.get(_ADAPT) or "on"
     if value not in _ADAPTS:
@@ -43,7 +43,7 @@ def adapt(environment: Mapping[str, str]) -> str:
 
 def lines_on_untried(file: str, rules: _core.Rules, environment: Mapping[str, str]) -> list[str]:
     """One line for each alternative that no call tries, because its bits may differ from the first one's."""
-    if adapt(environment) != "on":
+    if adapt_setting(environment) != "on":
         return []
     lines = [
         f"{file}:{rule['line']}: {name} is never tried after {rule['first']}: it may combine in another "

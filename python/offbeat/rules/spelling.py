@@ -28,7 +28,7 @@ def bytes_text(least: int, most: int | None) -> str:
     return ("" if least == 0 else size_text(least)) + ".." + end
 
 
-def lines(rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> list[str]:
+def rule_lines(rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> list[str]:
     """Rules as the lines of a file, aligned in columns. Each row has the six fields."""
     header = ["# " + FIELDS[0], *FIELDS[1:]]
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(FIELDS))]

@@ -253,7 +253,7 @@ class Diagnosis:
             return ""
         where, without = "", ""
         if self.training is not None:
-            where, without = self.training.left_out
+            where, without = self.training.slow_rank_of_framework
         if not self.findings:
             if self.training is not None and self.training.slow and not without:
                 return ""  # that rank stands out

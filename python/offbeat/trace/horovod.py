@@ -18,7 +18,7 @@ from offbeat.trace import polls, slow_ranks, steps
 from offbeat.trace.layout import COLLECTIVES, Flag
 from offbeat.trace.metrics import Calls
 from offbeat.trace.polls import Polls
-from offbeat.trace.slow_ranks import Slow, time_text
+from offbeat.trace.slow_ranks import SlowRanks, time_text
 from offbeat.trace.steps import Floats
 from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, count_text, median, size_text
 
@@ -42,15 +42,15 @@ class Horovod(Training):
     hides_ready: bool
 
     @property
-    def signs(self) -> str:
+    def framework_evidence(self) -> str:
         return f"{count_text(self.polls, 'poll')}, "
 
     @property
-    def left_out(self) -> tuple[str, str]:
+    def slow_rank_of_framework(self) -> tuple[str, str]:
         return " in the other calls", "Polls are left out of what follows. "
 
     @property
-    def precision(self) -> str:
+    def lateness_precision(self) -> str:
         return " The polls tell it to within one poll."
 
     @property
@@ -109,7 +109,7 @@ def _of_polls(calls: Calls, polled: Polls) -> Horovod:
     noise_ns = max(_LATE_AFTER_POLLS * 1e3 * poll_us, LATE_SHARE * step_ns)
     sums = [slice(first, last + 1) for first, last in found]
     late = np.empty((0, len(polled.ranks)))
-    slow: tuple[Slow, ...] = ()
+    slow: tuple[SlowRanks, ...] = ()
     if found and not polled.hides_ready:
         ready = _Ready.of(polled, gradients.number[[last for _, last in found]])
         late, slow = slow_ranks.find(ready.first, ready.last, polled.ranks, noise_ns)
@@ -138,7 +138,7 @@ def _of_polls(calls: Calls, polled: Polls) -> Horovod:
 def _why_no_steps(calls: Calls, gradients: _Gradients) -> str:
     if calls.trace.every_call > 1:
         return "not every call is recorded"
-    if len(gradients.bytes) < steps.LEAST:
+    if len(gradients.bytes) < steps.LEAST_STEPS:
         return "there are too few gradient calls"
     return "the sizes of the gradient calls do not repeat"
 

@@ -27,7 +27,7 @@ from offbeat.trace.steps import Floats
 from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median, size_text
 from offbeat.units import format_share
 
-MARK = "PyTorch"  # part of the name of the MPI in a trace
+PYTORCH_IN_MPI_NAME = "PyTorch"  # part of the name of the MPI in a trace
 
 _ALLREDUCE = COLLECTIVES.index("allreduce")
 _REDUCE_SCATTERS = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
@@ -109,7 +109,7 @@ class _Kind:
 
 def pytorch_of_calls(calls: Calls) -> PyTorch | None:
     """Recognise PyTorch. None if it was not in the processes, or no steps are found."""
-    if MARK not in calls.trace.mpi or calls.trace.every_call > 1:
+    if PYTORCH_IN_MPI_NAME not in calls.trace.mpi or calls.trace.every_call > 1:
         return None
     for kind in sorted(_kinds(calls), key=lambda kind: -int(kind.calls["bytes"].sum())):
         found = steps.find(kind.calls["bytes"], kind.gap)
@@ -125,7 +125,7 @@ def _kinds(calls: Calls) -> Iterator[_Kind]:
     for framework, mine in (
         ("DDP", allreduce & begun),
         ("FSDP", np.isin(table["collective"], _REDUCE_SCATTERS)),
-        (MARK, allreduce & ~begun),
+        (PYTORCH_IN_MPI_NAME, allreduce & ~begun),
     ):
         for index in np.unique(table["communicator"][mine]):
             part = table[mine & (table["communicator"] == index)]

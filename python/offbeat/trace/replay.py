@@ -27,7 +27,7 @@ _TOGETHER = 1 << 16  # how many calls have their gaps in memory at once
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """The result of a replay: one number for each scenario."""
 
     run_ns: Floats
@@ -59,7 +59,7 @@ class Replay:
     independent_at_end: Floats
     recorded_ns: float  # the length of the run as recorded
 
-    def run(self, stays: Floats | None = None, *, independent: bool = True) -> Outcome:
+    def run(self, stays: Floats | None = None, *, independent: bool = True) -> ReplayOutcome:
         """Replay all calls. ``stays`` has a row for each scenario and a column for each call.
 
         A nan, or no ``stays``, stands for the recorded stay of each rank. If ``independent`` is false, calls
@@ -85,7 +85,7 @@ class Replay:
                 most = gaps.max(axis=1)
                 waited += len(at_end) * most.sum() - gaps.sum()
                 clock += most.sum() + stays[:, first + 1 : last].sum(axis=1)[:, None]
-        return Outcome((clock + at_end).max(axis=1), waited)
+        return ReplayOutcome((clock + at_end).max(axis=1), waited)
 
     def _split_into_stretches(self, stays: Floats | None) -> Iterator[tuple[int, int]]:
         """Split the calls into single calls and stretches of calls that all ranks leave together."""

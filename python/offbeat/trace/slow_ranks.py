@@ -28,7 +28,7 @@ _STEPS_AT_THE_BEGINNING = 2
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowRanks:
     """Ranks that the others wait for in consecutive steps, which count from 1."""
 
     ranks: tuple[int, ...]
@@ -69,7 +69,7 @@ def lateness(ready_at: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
 
 def find(
     first: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float
-) -> tuple[Floats, tuple[Slow, ...]]:
+) -> tuple[Floats, tuple[SlowRanks, ...]]:
     """The runs of steps in which a rank is slow, and the lateness that tells the ranks apart.
 
     ``first`` and ``last`` say how late each rank is with its first and last gradient, steps x ranks.
@@ -82,7 +82,7 @@ def find(
 
 def _slow_runs_of_rank(
     late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float
-) -> tuple[Slow, ...]:
+) -> tuple[SlowRanks, ...]:
     """The runs of steps in which a rank is slow, those with the most lateness, in the order of the steps."""
     known = np.flatnonzero(~np.isnan(late).any(axis=1)) if len(late) else np.empty(0, dtype=np.intp)
     runs: dict[tuple[int, int], list[int]] = {}
@@ -100,7 +100,7 @@ def _slow_runs_of_rank(
         late_ns = part.max(axis=1)
         last_ns = last[known[begin:end]][:, columns].max(axis=1)
         found.append(
-            Slow(
+            SlowRanks(
                 tuple(int(ranks[column]) for column in columns),
                 int(known[begin]) + 1,
                 int(known[end - 1]) + 1,
@@ -118,7 +118,7 @@ def _slow_runs_of_rank(
 
 def _late_stretches(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
     """The stretches of steps, begin and end, in which one rank is late in most."""
-    if len(late) < steps.LEAST:
+    if len(late) < steps.LEAST_STEPS:
         return []
     width = min(_WINDOW_STEPS, len(late))
     windows = np.lib.stride_tricks.sliding_window_view(late, width)

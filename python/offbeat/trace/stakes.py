@@ -21,7 +21,7 @@ class Verdict(Enum):
     NOTHING = "nothing to gain"
     LATENESS = "even out the arrivals"
     ALGORITHMS = "try other algorithms"
-    BOTH = "even out the arrivals, and try other algorithms"
+    LATENESS_AND_ALGORITHMS = "even out the arrivals, and try other algorithms"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Stakes:
     def verdict(self) -> Verdict:
         late, slow = self.even_saves >= WORTH_IT, self.perfect_saves >= WORTH_IT
         if late:
-            return Verdict.BOTH if slow else Verdict.LATENESS
+            return Verdict.LATENESS_AND_ALGORITHMS if slow else Verdict.LATENESS
         return Verdict.ALGORITHMS if slow else Verdict.NOTHING
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LEAST = 5
+LEAST_STEPS = 5
 _LEAST_SHARE_OF_BYTES = 0.8  # steps are found if they have this share of the bytes of all gradient calls
 _FEW_CALLS_SHARE = 0.05
 _FEW_BYTES_SHARE = 0.005
@@ -29,7 +29,7 @@ def find(sizes: NDArray[np.int64], gap: Floats) -> list[tuple[int, int]]:
     How gradients are put together into calls differs from step to step, but their sum does not. So the size
     of a step is the sum that divides the calls into consecutive stretches with the fewest calls left over.
     """
-    if len(sizes) < LEAST:
+    if len(sizes) < LEAST_STEPS:
         return []
     head = sizes[:_MAX_CALLS_EXAMINED]
     candidates = _candidates(head)
@@ -44,7 +44,7 @@ def find(sizes: NDArray[np.int64], gap: Floats) -> list[tuple[int, int]]:
     if step == 0:
         return []
     found = _best_tiling(sizes, gap, step)
-    if len(found) < LEAST or _covered_share(sizes, found) < _LEAST_SHARE_OF_BYTES:
+    if len(found) < LEAST_STEPS or _covered_share(sizes, found) < _LEAST_SHARE_OF_BYTES:
         return []
     return _merge_close_steps(found, gap)
 
@@ -90,7 +90,7 @@ def _best_tiling(sizes: NDArray[np.int64], gap: Floats, step: int) -> list[tuple
 def _merge_close_steps(steps: list[tuple[int, int]], gap: Floats) -> list[tuple[int, int]]:
     """Put steps together that are parts of one, because the pauses between them are short."""
     pause = gap[[first for first, _ in steps]]
-    for parts in range(2, min(_MAX_STEPS_MERGED, len(steps) // LEAST) + 1):
+    for parts in range(2, min(_MAX_STEPS_MERGED, len(steps) // LEAST_STEPS) + 1):
         for begin in range(parts):
             is_first = np.arange(len(steps)) % parts == begin
             short, long = pause[1:][~is_first[1:]], pause[1:][is_first[1:]]

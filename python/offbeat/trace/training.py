@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.trace.reader import ranges
-from offbeat.trace.slow_ranks import Slow, time_text
+from offbeat.trace.slow_ranks import SlowRanks, time_text
 from offbeat.trace.steps import Floats
 from offbeat.units import format_share
 
@@ -40,7 +40,7 @@ class Training:
     # Steps x ranks: how long after half of the ranks a rank has its first gradient, or its last one if only
     # that one tells ranks apart; nan if it is not known.
     late_ns: Floats
-    slow: tuple[Slow, ...]
+    slow: tuple[SlowRanks, ...]
 
     @property
     def gradient_share(self) -> float:
@@ -58,12 +58,12 @@ class Training:
         return float(np.median(known.max(axis=1))) if len(known) else 0.0
 
     @property
-    def signs(self) -> str:
+    def framework_evidence(self) -> str:
         """What shows the framework, if it is not the gradient calls: the beginning of a list."""
         return ""
 
     @property
-    def left_out(self) -> tuple[str, str]:
+    def slow_rank_of_framework(self) -> tuple[str, str]:
         """For a framework whose slow rank shows elsewhere.
 
         Returns a phrase for the calls that the findings are about, and a sentence that names those left out.
@@ -71,7 +71,7 @@ class Training:
         return "", ""
 
     @property
-    def precision(self) -> str:
+    def lateness_precision(self) -> str:
         """How well the lateness is known, if not by the arrival times: the end of a text."""
         return ""
 
@@ -90,7 +90,8 @@ class Training:
         return [*self._advice_on_slow(), *(self._advice_on_calls() if self.steps else [])]
 
     def _gradient_calls_sentences(self) -> list[str]:
-        calls = f"Looks like {self.framework}: {self.signs}{count_text(self.gradient_calls, 'gradient call')}"
+        count = count_text(self.gradient_calls, "gradient call")
+        calls = f"Looks like {self.framework}: {self.framework_evidence}{count}"
         if not self.steps:
             return [f"{calls}. The steps of the training cannot be found: {self.why_no_steps}."]
         return [f"{calls} in {count_text(self.steps, 'step')}, {size_text(self.step_bytes)} a step."]
@@ -105,7 +106,7 @@ class Training:
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
-    def _text_of_slow(self, slow: Slow, *, first: bool) -> str:
+    def _text_of_slow(self, slow: SlowRanks, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
         step = f" of {time_text(self.step_ns)}" if first else ""
         return f"{slow.who} {verb}, by {time_text(slow.late_ns)} a step{step}{slow.when}.{slow.where}"

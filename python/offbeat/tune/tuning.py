@@ -148,7 +148,7 @@ class Tuning:
             except CommandError:
                 if records.header or time.time() < until:
                     raise
-                busy = machine.overload()
+                busy = machine.overload_warning()
                 why = f" ({busy})" if busy is not None else ""
                 raise CommandError(
                     f"the ranks did not start within {time.time() - began:.0f} s of a budget of "
