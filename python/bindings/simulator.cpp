@@ -154,8 +154,9 @@ class Machine {
     simulator_.set_progress_report([&](std::uint64_t events) {
       if (check_signals() != 0 || report(events) == 0) throw Stopped();
     });
-    return simulator_.run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); },
-                          arrivals, parsed.lanes());
+    return simulator_.run(
+        [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,
+        parsed.lanes());
   }
 
  private:

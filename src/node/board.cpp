@@ -67,7 +67,9 @@ bool Board::others_began_previous_round(const RoundNumber& number) const {
 }
 
 bool Board::is_between_uses(int stage) const {
-  const auto of = [&](int owner) -> const Uses& { return uses_of_stage(stage_at(stage), shape_, owner); };
+  const auto of = [&](int owner) -> const UseCounts& {
+    return uses_of_stage(stage_at(stage), shape_, owner);
+  };
   const std::uint64_t number = of(0).ended.load(std::memory_order_acquire);
   for (int owner = 0; owner < size; ++owner) {
     if (of(owner).begun.load(std::memory_order_seq_cst) != number ||

@@ -101,11 +101,11 @@ constinit std::mutex mutex;
 constinit std::uint64_t loaded_at_last_look = 0;  // count of loaded libraries at the last look
 
 void find_drivers() {
-  LibraryScan look{.counter = devices::libraries.loaded.load_functions(std::memory_order_relaxed)};
+  LibraryScan look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
   dl_iterate_phdr(scan_library, &look);
   for (std::size_t k = 0; k < known.size(); ++k) {
     Known& each = known[k];
-    if (look.paths[k][0] == '\0' || each.is_found.load_functions(std::memory_order_relaxed)) continue;
+    if (look.paths[k][0] == '\0' || each.is_found.load(std::memory_order_relaxed)) continue;
     if (each.driver != nullptr) {
       void* const library = dlopen(look.paths[k].data(), RTLD_LAZY | RTLD_NOLOAD);
       if (library == nullptr || !each.driver().load_functions(library)) continue;
@@ -120,7 +120,7 @@ void find_drivers() {
 
 bool is_any_driver_found() {
   for (const Known& each : known) {
-    if (each.driver != nullptr && each.is_found.load_functions(std::memory_order_acquire)) return true;
+    if (each.driver != nullptr && each.is_found.load(std::memory_order_acquire)) return true;
   }
   return false;
 }
@@ -136,7 +136,7 @@ constinit Libraries libraries{.loaded = &no_counter, .seen = no_counter};
 
 void look_for_drivers() {
   const std::lock_guard lock(mutex);
-  if (libraries.seen.load_functions(std::memory_order_relaxed) != no_counter) return;
+  if (libraries.seen.load(std::memory_order_relaxed) != no_counter) return;
   linker_memory = find_linker_memory();
   libraries.seen.store(never, std::memory_order_relaxed);
 }
@@ -147,9 +147,9 @@ bool may_have_driver() {
 
 bool look_through_libraries() {
   const auto count = [] {
-    return __atomic_load_n(libraries.loaded.load_functions(std::memory_order_relaxed), __ATOMIC_RELAXED);
+    return __atomic_load_n(libraries.loaded.load(std::memory_order_relaxed), __ATOMIC_RELAXED);
   };
-  if (count() == loaded_at_last_search.load_functions(std::memory_order_acquire)) return true;
+  if (count() == loaded_at_last_search.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex);
   if (loaded_library_count() != loaded_at_last_look) find_drivers();
   // If these differ, glibc's counter was not found, or another library is just being loaded.
@@ -165,7 +165,7 @@ bool look_through_libraries() {
 DeviceMemory DeviceMemory::at(const void* address) {
   DeviceMemory found;
   for (const Known& each : known) {
-    if (each.driver == nullptr || !each.is_found.load_functions(std::memory_order_acquire)) continue;
+    if (each.driver == nullptr || !each.is_found.load(std::memory_order_acquire)) continue;
     if (!each.driver().find_device_memory(address, found)) continue;
     found.driver_ = &each.driver();
     return found;

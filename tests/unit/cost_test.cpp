@@ -272,8 +272,9 @@ TEST(CostText, HasTheOverheadsOfCores) {
           Simulator simulator(p, network, {.phantom = true});
           const double time =
               simulator
-                  .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
-                       expression.lanes())
+                  .run([&](int rank,
+                           Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+                       {}, expression.lanes())
                   .last_exit;
           const double predicted = (*model)({.ranks = p,
                                              .bytes = static_cast<double>(bytes),
@@ -318,7 +319,8 @@ TEST(CostText, AfterTheLateRank) {
           Simulator simulator(p, network, {.phantom = true});
           const double time =
               simulator
-                  .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+                  .run([&](int rank,
+                           Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
                        arrivals, expression.lanes())
                   .last_delay();
           const double predicted = (*model)({.ranks = p,
@@ -353,8 +355,9 @@ TEST(CostText, OfAHierarchyIsThatOfItsLeaders) {
         Simulator simulator(shape.ranks(), network, {.phantom = true, .board_window_bytes = 1 << 20});
         const double time =
             simulator
-                .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
-                     expression.lanes())
+                .run([&](int rank,
+                         Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+                     {}, expression.lanes())
                 .last_exit;
         const double predicted = (*model)({.ranks = shape.ranks(),
                                            .nodes = shape.nodes,

@@ -132,7 +132,7 @@ TEST_F(StagedCallTest, ALongVectorStaysIfItMay) {
       staged.stage_vectors(call, may_stay);
       const bool stays = may_stay && bytes == length;
       EXPECT_EQ(call.input.data == input, stays);
-      EXPECT_EQ(staged.on_device()->in_use() != nullptr, stays);
+      EXPECT_EQ(staged.on_device()->device_in_use() != nullptr, stays);
       EXPECT_NE(call.output.data, output) << "too short";
       const long read = gpu.calls(STUB_READ);
       staged.fetch_input();
@@ -165,13 +165,13 @@ TEST_F(StagedCallTest, AnOperationWaitsForNoCopy) {
   DeviceCopies& copies = *staged.on_device();
   const long blocking = gpu.calls(STUB_BLOCKING);
   staged.begin_fetch();
-  EXPECT_FALSE(copies.is_settled());
-  copies.settle();
+  EXPECT_FALSE(copies.are_copies_complete());
+  copies.wait_for_copies();
   EXPECT_EQ(static_cast<int>(call.input.data[7]), 3);
   std::memset(call.output.data, 40, 8);
   staged.begin_delivery();
-  EXPECT_FALSE(copies.is_settled());
-  copies.settle();
+  EXPECT_FALSE(copies.are_copies_complete());
+  copies.wait_for_copies();
   EXPECT_EQ(at(output + 7), 40);
   EXPECT_EQ(gpu.calls(STUB_BLOCKING), blocking);
   gpu.delay(0);

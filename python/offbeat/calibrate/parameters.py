@@ -65,7 +65,7 @@ class Calibrated:
     core: dict[str, Interval] = field(default_factory=dict)
     node_bandwidth_gb_per_s: Interval | None = None
     line_ns: Interval | None = None
-    refused: list[str] = field(default_factory=list)  # one fit_line for each parameter that is left out
+    refused: list[str] = field(default_factory=list)  # one line for each parameter that is left out
 
 
 def fit_parameters(results: Sequence[Result], layout: Layout) -> Calibrated:
@@ -116,7 +116,7 @@ def _median(values: Array, groups: Sequence[int]) -> Interval:
 
 
 class _Line:
-    """The fit_line of a level: one latency, more of it in longer segments, and the rate of each segment."""
+    """The line of a level: one latency, more of it in longer segments, and the rate of each segment."""
 
     def __init__(self, sizes: Array, values: Array, points: Sequence[int]) -> None:
         self.sizes = sizes
@@ -196,7 +196,7 @@ def _eager_limit(results: Sequence[Result]) -> int | None:
 def _without_zero_parts(
     fitted: _Line, groups: Sequence[int], level: str, found: Calibrated
 ) -> tuple[_Line, Draws]:
-    """Fit the fit_line, and leave out what may be zero: a segment without a rate, or more of a latency."""
+    """Fit the line, and leave out what may be zero: a segment without a rate, or more of a latency."""
     while True:
         draws = fitted.draws(groups)
         intervals = dict(zip(fitted.columns, draws.intervals(), strict=True))
@@ -330,7 +330,7 @@ def _core_speeds(results: Sequence[Result], found: Calibrated) -> None:
         else:
             found.core[f"{kind}_ns_per_byte"] = each
     _memory_limit(results, found)
-    lines = _results_of(results, "fit_line")
+    lines = _results_of(results, "line")
     if lines:
         found.line_ns = _median(*_medians(lines)).scaled(1e3)
 

@@ -526,10 +526,8 @@ def _better_names(courses: Sequence[Course]) -> list[str]:
                 continue
             rule = min(allowed, key=lambda score: score.value)
             if race.is_better(scores[best], rule):
-                start_options = f"{contest.collective} {format_size(contest.size_bytes)}"
-                better.append(
-                    f"{start_options}: {best} at {scores[best].value / rule.value:.2f} of the rule's time"
-                )
+                where = f"{contest.collective} {format_size(contest.size_bytes)}"
+                better.append(f"{where}: {best} at {scores[best].value / rule.value:.2f} of the rule's time")
         if better:
             listed = "; ".join(better)
             found.append(
@@ -561,8 +559,8 @@ def _write_rules(
     except CommandError as error:
         if rules_file is None:
             print(text, end="", file=console.file)
-        start_options = f"they are in {rules_file}" if rules_file is not None else "they are printed above"
-        print(f"offbeat: {error}; {start_options}", file=sys.stderr)
+        where = f"they are in {rules_file}" if rules_file is not None else "they are printed above"
+        print(f"offbeat: {error}; {where}", file=sys.stderr)
         return
     console.print(f"Stored: {path}; offbeat run uses these rules from now on", soft_wrap=True)
 
