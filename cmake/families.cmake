@@ -85,6 +85,7 @@ set_source_files_properties(
   src/mpi/bench/calibration.cpp
   src/mpi/communicators/communicator.cpp
   src/mpi/communicators/transport.cpp
+  src/mpi/interpose/activities.cpp
   src/mpi/interpose/activity.cpp
   src/mpi/operations/host_progress.cpp
   src/mpi/process/service.cpp
@@ -113,6 +114,7 @@ function(offbeat_family family headers)
     src/mpi/host/host.cpp
     src/mpi/operations/host_pipeline.cpp
     src/mpi/operations/host_progress.cpp
+    src/mpi/interpose/activities.cpp
     src/mpi/interpose/activity.cpp
     src/mpi/interpose/measured_requests.cpp
     src/mpi/interpose/dlsym.cpp
@@ -122,6 +124,7 @@ function(offbeat_family family headers)
     src/mpi/host/other_family.cpp
     src/mpi/host/host_variables.cpp
     src/mpi/host/private_communicator.cpp
+    src/mpi/process/freeing.cpp
     src/mpi/process/runtime.cpp
     src/mpi/process/service.cpp
     src/mpi/communicators/mpi_board_client.cpp

@@ -2,7 +2,6 @@
 #include "mpi/process/runtime.hpp"
 
 #include <unistd.h>
-#include <unwind.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include "mpi/host/exit_with.hpp"
 #include "mpi/host/other_family.hpp"
 #include "mpi/host/return_errors.hpp"
+#include "mpi/process/freeing.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {
@@ -120,70 +120,6 @@ struct LastMiss {
 };
 constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
 
-// The communicators that this thread is freeing. There is more than one if attribute functions free others.
-//
-// The calls that free them may never return, because the program's error handler can throw or jump. So
-// nothing here has a destructor, and the stack shows whether a call is still in progress.
-struct CommunicatorBeingFreed {
-  MPI_Comm handle;
-  const void* frame;               // canonical frame address of the call
-  Communicator* entry_to_destroy;  // what was kept for the handle; set once the host has let go of it
-};
-constexpr std::size_t most_freed_at_once = 16;
-constinit thread_local std::array<CommunicatorBeingFreed, most_freed_at_once> being_freed{};
-constinit thread_local std::size_t being_freed_count = 0;
-
-// Calls `host_call` in a frame that StackWalk can recognise. This is never inlined, in any build.
-[[gnu::noinline, gnu::noipa]] int call_while_freeing(CommunicatorBeingFreed& entry,
-                                                     HostFunction<int(MPI_Comm*)> host_call,
-                                                     MPI_Comm* argument) {
-  entry.frame = __builtin_dwarf_cfa();
-  const int code = host_call(argument);
-  entry.frame = nullptr;
-  return code;
-}
-
-// Finds out whether call_while_freeing has a frame at this address on this thread's stack.
-class StackWalk {
- public:
-  explicit StackWalk(const void* frame) : wanted_frame_(frame) {}
-  [[nodiscard]] bool finds_frame() {
-    const _Unwind_Reason_Code end = _Unwind_Backtrace(check_frame, this);
-    // A function without unwind tables ends the walk early. The frame may lie beyond it, so it counts as
-    // found.
-    return is_found_ || end != _URC_END_OF_STACK;
-  }
-
- private:
-  // Looks at one frame. The context of its caller gives the address of the frame.
-  static _Unwind_Reason_Code check_frame(_Unwind_Context* context, void* state) {
-    auto* self = static_cast<StackWalk*>(state);
-    const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
-    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->wanted_frame_))
-      self->is_found_ = true;
-    self->callee_is_it_ = _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(_Unwind_GetIP(context))) ==
-                          reinterpret_cast<void*>(call_while_freeing);
-    return _URC_NO_REASON;
-  }
-
-  const void* wanted_frame_;
-  bool callee_is_it_ = false;
-  bool is_found_ = false;
-};
-
-void forget_ended_calls() {
-  while (being_freed_count > 0 && !StackWalk(being_freed[being_freed_count - 1].frame).finds_frame())
-    --being_freed_count;
-}
-
-// Returns the entry of a communicator that this thread is freeing, as far as is known, otherwise null.
-CommunicatorBeingFreed* find_freeing(MPI_Comm handle) {
-  for (std::size_t k = 0; k < being_freed_count; ++k) {
-    if (being_freed[k].handle == handle) return &being_freed[k];
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 const Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
@@ -216,8 +152,7 @@ bool Runtime::find(MPI_Comm handle, Communicator*& found) {
   if (handle == MPI_COMM_NULL || is_left_to_host(handle) || !is_mpi_running()) return true;
   // The order in which the host deletes attributes, offbeat's among them, may differ between ranks. So a
   // communicator that is being freed counts as unknown.
-  forget_ended_calls();
-  if (find_freeing(handle) != nullptr) return true;
+  if (is_being_freed(handle)) return true;
   if (is_started() && keyval_ != MPI_KEYVAL_INVALID) {
     void* attribute = nullptr;
     int is_found = 0;
@@ -316,11 +251,7 @@ int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   self->destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
   // Destroying the entry calls the host, which must not be re-entered from its own function. So this waits
   // until the host has returned.
-  if (CommunicatorBeingFreed* call = find_freeing(handle)) {
-    call->entry_to_destroy = communicator;
-  } else {
-    destroy(communicator);
-  }
+  if (!leave_to_freeing_call(handle, communicator)) destroy(communicator);
   return MPI_SUCCESS;
 }
 
@@ -366,18 +297,14 @@ void Runtime::destroy(Communicator* communicator) {
 }
 
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
-  forget_ended_calls();
-  if (being_freed_count == most_freed_at_once) return host_call(argument);
-  const std::size_t depth = being_freed_count++;
-  being_freed[depth] = {handle, nullptr, nullptr};
   // From now on no thread finds the communicator in its cache.
   destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
-  const int code = call_while_freeing(being_freed[depth], host_call, argument);
-  being_freed_count = depth;
+  Communicator* entry_to_destroy = nullptr;
+  const int code = call_while_freeing(handle, host_call, argument, entry_to_destroy);
   // The host may have freed other communicators without notice. In Open MPI these are the halves of an
   // inter-communicator, on which attribute functions may have made calls.
   destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
-  if (being_freed[depth].entry_to_destroy != nullptr) destroy(being_freed[depth].entry_to_destroy);
+  if (entry_to_destroy != nullptr) destroy(entry_to_destroy);
   return code;
 }
 
