@@ -70,7 +70,7 @@ void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& sel
   if (kind != HostMpi::intel) return;
   for (const HostAlgorithm& each : host_algorithms()) {
     if (each.host != kind || !each.may_be_named) continue;
-    const UserChoice* choice = selection.choice_variable(each.collective);
+    const UserChoice* choice = selection.choice(each.collective);
     if (choice == nullptr || choice->expression->host_algorithm() != each.name) continue;
     if (!each.is_nonblocking && !choice->expression->is_native()) continue;
     setenv(intel_variable(each).c_str(), std::to_string(each.number).c_str(), 0);
