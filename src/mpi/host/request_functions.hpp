@@ -17,9 +17,9 @@ namespace offbeat {
 //  lock()                       held while `requests` is used
 //  requests                     of type Requests<Kept>
 //  now()                        marks a moment, before and after `next`
-//  starts(kept, arrival)        a persistent request is about to start; returns true if started() must follow
-//  started(kept, request, exit, code)  the request has been started
-//  completed(kept, completion)  the operation is complete; may be called again for it
+//  begins_persistent_call(kept, arrival)  a persistent request is about to start; returns true if
+//  record_start() must follow record_start(kept, request, exit, code)  the request has been started
+//  record_completion(kept, completion)  the operation is complete; may be called again for it
 //
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
 // that call.
@@ -86,7 +86,7 @@ class RequestFunctions {
     Library* library = Library::tracer_if_called_by_program();
     if (library == nullptr || code != MPI_SUCCESS || *flag == 0) return code;
     const auto lock = library->lock();
-    if (auto* kept = library->requests.find(request)) library->completed(*kept, Library::now());
+    if (auto* kept = library->requests.find(request)) library->record_completion(*kept, Library::now());
     return code;
   }
 
@@ -115,7 +115,8 @@ class RequestFunctions {
       const auto lock = library->lock();
       for (int i = 0; i < count && library->requests.size() > 0; ++i) {
         auto* kept = library->requests.find(requests[i]);
-        if (kept != nullptr && kept->is_persistent()) goes_on |= library->starts(*kept, arrival);
+        if (kept != nullptr && kept->is_persistent())
+          goes_on |= library->begins_persistent_call(*kept, arrival);
       }
     });
     const int code = body();
@@ -125,7 +126,7 @@ class RequestFunctions {
       const auto lock = library->lock();
       for (int i = 0; i < count; ++i) {
         auto* kept = library->requests.find(requests[i]);
-        if (kept != nullptr && kept->is_persistent()) library->started(*kept, requests[i], exit, code);
+        if (kept != nullptr && kept->is_persistent()) library->record_start(*kept, requests[i], exit, code);
       }
     });
     return code;
@@ -151,7 +152,7 @@ class RequestFunctions {
       library->requests.release_claims(*claims, [&](int index, auto& kept) {
         const bool is_gone = !kept.is_persistent() && library->requests.is_null(requests[index]);
         if (!is_gone && !is_complete(code, index)) return false;
-        library->completed(kept, completion);
+        library->record_completion(kept, completion);
         return !kept.is_persistent();
       });
     });

@@ -194,7 +194,7 @@ template <Collective collective, Form form, class Arguments>
       auto activity = std::make_unique<Activity>(process, form);
       activity->set_communicator_handle(call.communicator);
       ActivityCarrier carrier{*activity};
-      auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
+      auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
       if (outcome.kind == Outcome::Kind::rejected) {

@@ -34,7 +34,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
         process_.host, process_.types(), collective, static_cast<std::int64_t>(call.length(size_)),
         MPI_BYTE,      MPI_OP_NULL,      call_.root};
     const auto bytes_of = [&](const auto& blocks, const auto& vector, int block) {
-      return static_cast<std::int64_t>(blocks.of(vector, block, size_).bytes());
+      return static_cast<std::int64_t>(blocks.block_of(vector, block, size_).bytes());
     };
     if constexpr (collective == Collective::allgatherv) {
       for (int rank = 0; rank < size_; ++rank)

@@ -29,7 +29,8 @@ namespace offbeat {
 //     bytes    Call::length.
 //     shares   The input and the output share memory, and an algorithm may write a block of the output
 //              before it has read another block of the input.
-//     kept     This object, of type Kept, must live as long as the collective. Its pack() comes before the
+//     kept     This object, of type KeptBuffers, must live as long as the collective. Its pack() comes before
+//     the
 //              collective, its unpack() after it.
 // carrier.keep(here) returns `kept` for vectors in device memory; `ranks_of_own_node` lives until the carrier
 // returns. carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and

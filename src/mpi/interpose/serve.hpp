@@ -18,7 +18,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
   // Serves the call. The process must be started.
   Outcome run() {
     if (!this->find_communicator_and_count()) return this->leave_to_host();
-    if (this->checks()) [[unlikely]]
+    if (this->is_checked()) [[unlikely]]
       this->communicator_->check({this->process_.host, this->process_.types(), collective});
     return this->carry_out({collective}, 0, false, this->kept_);
   }
