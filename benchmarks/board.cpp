@@ -36,7 +36,7 @@ constexpr std::size_t footprint = std::size_t{8} << 20;
 struct Job {
   int ranks;
   bool shares_cores;
-  int at_once;
+  int concurrent_ranks;
   BoardShape shape;
   void* memory;
   void* other_memory;  // of another board
@@ -73,7 +73,7 @@ double measure(const Job& job, int rank, std::size_t bytes, Body&& body) {
 void live(const Job& job, int rank, const std::vector<Expression>& expressions) {
   BoardOnly transport;
   Board board(job.memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
-  board.at_once = job.at_once;
+  board.concurrent_ranks = job.concurrent_ranks;
   transport.board = &board;
   const Endpoint net(transport, rank, job.ranks);
   const Reduction sum(ElementType::float32, ReduceOp::sum);
@@ -145,7 +145,7 @@ void where_time_goes(const Job& job, int rank) {
   const Expression arrival_tree = parse_expression(offbeat::Collective::allreduce, "arrival_tree");
   auto* const memory = static_cast<std::byte*>(job.other_memory);
   Board board(memory, job.shape, rank, Patience{.shares_cores = job.shares_cores});
-  board.at_once = job.at_once;
+  board.concurrent_ranks = job.concurrent_ranks;
   if (rank == 0) {
     std::printf("arrival_tree, all ranks together: us (GB/s written)\n%10s  %18s  %18s  %18s\n", "bytes",
                 "put on the board", "combine", "collect");
@@ -161,7 +161,7 @@ void where_time_goes(const Job& job, int rank) {
     for (std::size_t k = 0; k < calls; ++k) {
       const std::size_t set = k % sets;
       job.meeting->wait(job.ranks, job.shares_cores);
-      board.enter(board.current_number + 1, offbeat::Collective::allreduce, bytes);
+      board.enter(board.current_call_number + 1, offbeat::Collective::allreduce, bytes);
       finish(carry_out(net, allreduce_of(inputs[set].data(), outputs[set].data(), bytes / 4, sum),
                        arrival_tree));
     }
@@ -255,7 +255,7 @@ void run(int ranks, const std::vector<Expression>& expressions) {
   const BoardShape shape{ranks, Settings{}.window_bytes};
   const Job job{.ranks = ranks,
                 .shares_cores = ranks > cores,
-                .at_once = std::min(ranks, cores),
+                .concurrent_ranks = std::min(ranks, cores),
                 .shape = shape,
                 .memory = shared<std::byte>(shape.total_bytes()),
                 .other_memory = shared<std::byte>(shape.total_bytes()),

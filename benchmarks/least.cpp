@@ -150,7 +150,7 @@ struct Rank {
   }
 
   void by_offbeat(const Call& call, const Expression& expression, std::size_t bytes) const {
-    board.enter(board.current_number + 1, call.collective, bytes);
+    board.enter(board.current_call_number + 1, call.collective, bytes);
     run_on_board(board, net, call, expression);
   }
 
@@ -159,16 +159,16 @@ struct Rank {
   void compare(Collective collective, const Way& way, std::size_t bytes, double late_us,
                double (&medians)[2]) {
     const std::size_t count = bytes / sizeof(float);
-    const bool is_personal = collective == Collective::alltoall;
+    const bool is_personalised = collective == Collective::alltoall;
     const bool collects =
-        is_personal || collective == Collective::allgather || collective == Collective::gather;
+        is_personalised || collective == Collective::allgather || collective == Collective::gather;
     struct Buffers {
       std::vector<float> input;
       std::vector<float> output;
     };
     // Odd, so that both take turns with all of them.
     const std::size_t sets = std::clamp<std::size_t>(footprint / (2 * bytes), 3, 9) | 1;
-    std::vector<Buffers> buffers(sets, {std::vector<float>(is_personal ? 2 * count : count, 1.0F),
+    std::vector<Buffers> buffers(sets, {std::vector<float>(is_personalised ? 2 * count : count, 1.0F),
                                         std::vector<float>(collects ? 2 * count : count)});
     const Placement placement{.ranks = 2, .nodes = 1, .board = true};
     const Expression& expression = *Selection().plan(collective, placement).row_for(bytes).expression;

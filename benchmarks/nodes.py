@@ -195,7 +195,7 @@ class Measurement:
 def jobs_of(options: argparse.Namespace, late: str, skew: float) -> list[Job]:
     made = []
     for collective, shape, mpi in itertools.product(options.collectives, options.shapes, options.mpi):
-        names = host_algorithms.known(VENDORS[ON_HOSTS[mpi].kind], collective) if options.forced else []
+        names = host_algorithms.known_names(VENDORS[ON_HOSTS[mpi].kind], collective) if options.forced else []
         # Algorithms for one node fail between nodes, or fall back to another algorithm.
         forced = [f"native({name})" for name in names if not name.startswith("shm")]
         served = [text for text in options.algorithms if serves(text, collective)]

@@ -73,7 +73,7 @@ def tune(arguments: argparse.Namespace, folder: Path) -> list[Course]:
 def measured(tuned: Course, choice: Choice, names: Sequence[str], budget_s: float, path: Path) -> Course:
     """Measure algorithms in all cells of a tuning, in one job. Returns its races, with these times."""
     plan = replace(tuned.benchmark.plan, algorithms=list(names), max_iterations=1000)
-    benchmark = Benchmark(plan, runner.about(plan, choice))
+    benchmark = Benchmark(plan, runner.describe_run(plan, choice))
     runner.run(benchmark, choice, path=path, budget_s=budget_s)
     cells = [
         [*result.cell, result.algorithm, delay.median, delay.ci95_low, delay.ci95_high, result.iterations]

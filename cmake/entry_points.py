@@ -239,7 +239,7 @@ def served(
         )
         for collective in collectives("is_served")
         for name, form in spellings(collective).items()
-        for counts in ("large" if name.endswith("_c") else "of_int",)
+        for counts in ("large" if name.endswith("_c") else "int_counts",)
         if name in declared
         for function, wrapper in ((f"PMPI_{name}", "call"), (f"MPI_{name}", "call_of_program"))
     ]

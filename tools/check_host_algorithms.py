@@ -40,7 +40,7 @@ def calls(vendor: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for collective in ROLES:
         for call in (collective, f"i{collective}") if vendor == "MPICH" else (collective,):
-            if names := host_algorithms.known(vendor, call):
+            if names := host_algorithms.known_names(vendor, call):
                 found[call] = names
     return found
 

@@ -150,7 +150,7 @@ def figure_4(study: Study) -> None:
 
     by_pattern: dict[str, list[str]] = {}
     for size in study.sizes:
-        for row in ranking.at(study.rows, study.collective, size):
+        for row in ranking.rows_at(study.rows, study.collective, size):
             by_pattern.setdefault(row.pattern, []).append(cell(row))
     print_table(
         f"figure 4, {study.collective}: the best algorithm, and its delay over that of the balanced winner",
@@ -162,13 +162,14 @@ def figure_4(study: Study) -> None:
 def figure_5(study: Study) -> None:
     """The delay of each algorithm under each pattern; bold: at most 5% slower than the fastest."""
     for size in study.sizes:
-        rows = ranking.at(study.rows, study.collective, size)
+        rows = ranking.rows_at(study.rows, study.collective, size)
         print_table(
             f"figure 5, {study.collective}, {format_size(size)}: last delay in µs; bold: good",
             ["arrival", *(f"`{name}`" for name in study.algorithms)],
             [
                 [row.pattern, *(
-                    f"**{digits(row.times[name])}**" if name in ranking.good(row) else digits(row.times[name])
+                    f"**{digits(row.times[name])}**"
+                    if name in ranking.nearly_fastest(row) else digits(row.times[name])
                     for name in study.algorithms
                 )]
                 for row in rows
@@ -180,11 +181,11 @@ def figure_6(study: Study) -> None:
     """How much the delay of each algorithm changes under a pattern whose skew is its own time."""
 
     def cell(change: float) -> str:
-        sign = "▼" if change < -ranking.BAND else "▲" if change > ranking.BAND else ""
+        sign = "▼" if change < -ranking.UNCHANGED_WITHIN else "▲" if change > ranking.UNCHANGED_WITHIN else ""
         return f"{sign} {round(change, 2) + 0.0:+.2f}".strip()
 
     for size in study.sizes:
-        rows = ranking.at(study.own, study.collective, size)
+        rows = ranking.rows_at(study.own, study.collective, size)
         print_table(
             f"figure 6, {study.collective}, {format_size(size)}: delay over the balanced delay, minus 1",
             ["arrival", *(f"`{name}`" for name in study.algorithms)],
@@ -198,7 +199,7 @@ def figure_6(study: Study) -> None:
 
 def figure_8(study: Study, size: int) -> None:
     """Each delay divided by the least in its line, and the averages."""
-    rows = ranking.at(study.rows, study.collective, size)
+    rows = ranking.rows_at(study.rows, study.collective, size)
     scores = ranking.scores(rows)
     lines = [
         [row.pattern, *(
@@ -229,11 +230,11 @@ class Fate:
 
 def fates(study: Study) -> Iterator[Fate]:
     for size in study.sizes:
-        rows = ranking.at(study.rows, study.collective, size)
+        rows = ranking.rows_at(study.rows, study.collective, size)
         scores = ranking.scores(rows)
         late = [row for row in rows if not row.balanced]
         (balanced,) = [row for row in rows if row.balanced]
-        for name in sorted(ranking.good(balanced), key=balanced.times.__getitem__):
+        for name in sorted(ranking.nearly_fastest(balanced), key=balanced.times.__getitem__):
             worst = max(late, key=lambda row: ranking.normalised(row)[name])
             yield Fate(
                 size, name, ranking.normalised(balanced)[name],

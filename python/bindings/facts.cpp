@@ -46,14 +46,14 @@ std::string collective_list() {
     const auto list = json.list();
     for (std::size_t k = 0; k < collectives.size(); ++k) {
       const auto collective = collective_at(k);
-      const CollectiveFacts& known = facts(collective);
+      const CollectiveFacts& known = facts_of(collective);
       const auto entry = json.object();
       json.add("name", known.name);
       json.add("function", known.function);
-      json.add("moves", known.moves);
+      json.add("moves", known.description);
       json.add("has_root", known.has_root);
       json.add("has_operation", known.has_operation);
-      json.add("served", served.contain(collective));
+      json.add("served", served_collectives.contain(collective));
     }
   }
   return std::move(json).text();

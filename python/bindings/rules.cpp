@@ -62,7 +62,7 @@ std::string row_list(const Plan& plan) {
     for (const PlanRow& row : plan.rows) {
       const auto entry = json.object();
       std::optional<std::size_t> most_bytes;
-      if (row.bytes.most != any_length) most_bytes = row.bytes.most;
+      if (row.bytes.most != max_length) most_bytes = row.bytes.most;
       json.add("least_bytes", row.bytes.least);
       json.add("most_bytes", most_bytes);
       json.add("expression", row.expression->text());
@@ -91,9 +91,9 @@ Plan plan(std::string_view calls, std::string_view host, int nodes, int ranks_pe
   const std::string_view prefix = prefix_of(CallForm::nonblocking);
   const bool nonblocking = calls.starts_with(prefix);
   const Collective known = known_collective(calls.substr(nonblocking ? prefix.size() : 0));
-  FixedChoice choice{nullptr, std::string(origin)};
+  UserChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = interned_expression(known, fixed);
-  const HostOffer offer = offer_of_any_version(known_host(host));
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(known_host(host));
   const offbeat::Machine grids = machine.empty() ? built_in_machine() : read_machine(machine);
   return make_plan(known,
                    {.host = known_host(host),
@@ -120,14 +120,14 @@ std::string host_algorithm_list() {
   {
     const auto list = json.list();
     for (const HostAlgorithm& each : host_algorithms()) {
-      if (!each.is_offered) continue;
+      if (!each.may_be_named) continue;
       std::optional<int> ranks;
       if (each.ranks != 0) ranks = each.ranks;
       const auto entry = json.object();
       json.add("host", name_of(each.host));
       json.add("call", (each.is_nonblocking ? "i" : "") + std::string(name_of(each.collective)));
       json.add("name", each.name);
-      json.add("spelling", each.spelling);
+      json.add("spelling", each.name_in_host_mpi);
       json.add("number", each.number);
       json.add("ranks", ranks);
     }

@@ -81,8 +81,8 @@ Network network_of(const Description& from) {
   Network network{.injection_rate = from.injection_rate,
                   .gamma = from.gamma,
                   .copy = from.copy,
-                  .intra_longer = longer(from.within_node),
-                  .inter_longer = longer(from.between_nodes),
+                  .intra_longer_messages = longer(from.within_node),
+                  .inter_longer_messages = longer(from.between_nodes),
                   .envelope_bytes = from.envelope_bytes,
                   .eager_bytes = from.eager_bytes,
                   .ranks_per_node = from.ranks_per_node,
@@ -139,7 +139,7 @@ class Machine {
   [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
     const auto parsed = parse_expression(known_collective(collective), expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
-    return parsed.unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
+    return parsed.why_unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
   }
 
   void forget() { simulator_.forget(); }
@@ -151,11 +151,12 @@ class Machine {
     const auto known = known_collective(collective);
     const auto parsed = parse_expression(known, expression);
     const PhantomCalls calls(known, bytes, ranks_);
-    simulator_.report_to([&](std::uint64_t events) {
+    simulator_.set_progress_report([&](std::uint64_t events) {
       if (check_signals() != 0 || report(events) == 0) throw Stopped();
     });
-    return simulator_.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), parsed); },
-                          arrivals, parsed.lanes());
+    return simulator_.run(
+        [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,
+        parsed.lanes());
   }
 
  private:
@@ -186,7 +187,7 @@ int offbeat_python_make_machine(const Description* description, std::size_t size
 void offbeat_python_free_machine(Machine* machine) { delete machine; }
 
 int offbeat_python_unsuitable(const Machine* machine, Text collective, Text expression) {
-  return answer([&] { return json(machine->unsuitable(collective, expression)); });
+  return answer([&] { return json(machine->why_unsuitable(collective, expression)); });
 }
 int offbeat_python_model(const Machine* machine, Text collective, Text expression, std::size_t size_bytes) {
   return answer([&] { return json(machine->model(collective, expression, size_bytes)); });
@@ -208,7 +209,7 @@ int offbeat_python_run(Machine* machine, Text collective, Text expression, std::
           machine->run(collective, expression, size_bytes, {arrivals, count}, check_signals, report);
       std::copy(result.exits.begin(), result.exits.end(), exits);
       std::transform(result.waits.begin(), result.waits.end(), waits, [](const offbeat::SimulatedWait& wait) {
-        return Wait{wait.seconds, wait.longest, wait.longest_for};
+        return Wait{wait.seconds, wait.longest, wait.cause_of_longest};
       });
       *traffic = {result.messages, result.inter_node_messages, result.bytes, result.events};
       return json(true);

@@ -16,9 +16,9 @@ from offbeat.commands import help_pages, standard_output
 from offbeat.errors import BAD_INPUT, CANNOT_START, FAILED, INTERRUPTED, CommandError, printable
 
 # Packages that a plain installation does not have, and the extra that brings each.
-_EXTRAS = {"plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
+_EXTRA_OF_MODULE = {"plotly": "report", "kaleido": "report", "scipy": "calibrate", "otf2": "otf2"}
 # They become another program, whose exit codes are its own.
-_STARTERS = ("run", "trace")
+_VERBS_THAT_START_PROGRAMS = ("run", "trace")
 
 
 def _show_version(wanted: bool) -> None:
@@ -94,9 +94,11 @@ def _run(words: Sequence[str]) -> int:
         return _stop(str(error), error.exit_code, words)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        if package not in _EXTRA_OF_MODULE:
             raise
-        return _stop(f"this needs {package}: pip install 'offbeat[{_EXTRAS[package]}]'", BAD_INPUT, words)
+        return _stop(
+            f"this needs {package}: pip install 'offbeat[{_EXTRA_OF_MODULE[package]}]'", BAD_INPUT, words
+        )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (OSError, MemoryError) as error:  # the machine lacks something: files, memory, processes
@@ -132,7 +134,7 @@ def _usage(error: Exception, text: str) -> str:
 
 def _stop(message: str, exit_code: int, words: Sequence[str]) -> int:
     print(f"offbeat: {printable(message)}", file=sys.stderr)
-    return CANNOT_START if words and words[0] in _STARTERS else exit_code
+    return CANNOT_START if words and words[0] in _VERBS_THAT_START_PROGRAMS else exit_code
 
 
 if __name__ == "__main__":

@@ -112,7 +112,12 @@ class Simulation(TypedDict):
 
 # -- the library
 
-_ERRORS: dict[int, type[Exception]] = {1: UsageError, 2: ExpressionError, 3: MemoryError, 4: RuntimeError}
+_ERROR_OF_STATUS: dict[int, type[Exception]] = {
+    1: UsageError,
+    2: ExpressionError,
+    3: MemoryError,
+    4: RuntimeError,
+}
 
 
 def _load() -> ctypes.CDLL:
@@ -165,7 +170,7 @@ def _ask(function: str, *arguments: Any) -> Any:
     answer = _library.offbeat_python_text()
     text = ctypes.string_at(answer.data, answer.size).decode(errors="surrogateescape") if answer.size else ""
     if status != 0:
-        raise _ERRORS[status](text)
+        raise _ERROR_OF_STATUS[status](text)
     return json.loads(text)
 
 
@@ -346,7 +351,7 @@ class _Board(ctypes.Structure):
     )  # fmt: skip
 
 
-_Message = ctypes.c_double * 5
+_FiveCosts = ctypes.c_double * 5
 
 
 class _Description(ctypes.Structure):
@@ -356,7 +361,7 @@ class _Description(ctypes.Structure):
         ("injection_rate", ctypes.c_double), ("gamma", ctypes.c_double), ("copy", ctypes.c_double),
         ("envelope_bytes", ctypes.c_size_t), ("eager_bytes", ctypes.c_size_t),
         ("board", ctypes.POINTER(_Board)),
-        ("within_node_message", _Message), ("between_nodes_message", _Message),
+        ("within_node_message", _FiveCosts), ("between_nodes_message", _FiveCosts),
         ("within_node_eager_bytes", ctypes.POINTER(ctypes.c_size_t)),
         ("node_gap", ctypes.c_double), ("ejection_rate", ctypes.c_double), ("memory_rate", ctypes.c_double),
     )  # fmt: skip
@@ -373,10 +378,10 @@ class _Traffic(ctypes.Structure):
     )  # fmt: skip
 
 
-_Report = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
+_ProgressCallback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
 _ProtocolRows = Sequence[tuple[int, float, float]]
 _MessageCosts = tuple[float, float, float, float, float]
-_FREE: _MessageCosts = (0, 0, 0, 0, 0)
+_NO_MESSAGE_COSTS: _MessageCosts = (0, 0, 0, 0, 0)
 
 
 def _protocols(rows: _ProtocolRows) -> _Protocols:
@@ -406,8 +411,8 @@ class SimulatedMachine:
         envelope_bytes: int,
         eager_bytes: int,
         board: tuple[float, float, float, int, int] | None,
-        within_node_message: _MessageCosts = _FREE,
-        between_nodes_message: _MessageCosts = _FREE,
+        within_node_message: _MessageCosts = _NO_MESSAGE_COSTS,
+        between_nodes_message: _MessageCosts = _NO_MESSAGE_COSTS,
         within_node_eager_bytes: int | None = None,
         node_gap: float = 0,
         ejection_rate: float = math.inf,
@@ -420,7 +425,7 @@ class SimulatedMachine:
             _integer(ranks), _integer(ranks_per_node), _protocols(within_node), _protocols(between_nodes),
             injection_rate, gamma, copy, _size(envelope_bytes), _size(eager_bytes),
             None if costs is None else ctypes.pointer(costs),
-            _Message(*within_node_message), _Message(*between_nodes_message),
+            _FiveCosts(*within_node_message), _FiveCosts(*between_nodes_message),
             None if within_node_eager_bytes is None else ctypes.pointer(_size(within_node_eager_bytes)),
             node_gap, ejection_rate, memory_rate,
         )  # fmt: skip
@@ -468,7 +473,7 @@ class SimulatedMachine:
         """Simulate one call, in which rank k arrives at arrivals[k]. Calls report(events) now and then."""
         raised: list[BaseException] = []
 
-        def go_on(events: int) -> int:
+        def report_and_continue(events: int) -> int:
             try:
                 if report is not None:
                     report(events)
@@ -481,7 +486,8 @@ class SimulatedMachine:
         has_ended = _ask(
             "run", self._handle, _text(collective), _text(expression), _size(size_bytes),
             (ctypes.c_double * len(arrivals))(*arrivals), _size(len(arrivals)),
-            ctypes.pythonapi.PyErr_CheckSignals, _Report(go_on), exits, waits, ctypes.byref(traffic),
+            ctypes.pythonapi.PyErr_CheckSignals, _ProgressCallback(report_and_continue),
+            exits, waits, ctypes.byref(traffic),
         )  # fmt: skip
         if raised:
             raise raised[0]

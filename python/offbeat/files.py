@@ -32,11 +32,11 @@ def write_whole(path: Path, write: Callable[[TextIO], Answer]) -> Answer:
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}", FAILED) from None
     finally:
-        _remove(new)
+        _remove_if_present(new)
 
 
 @contextmanager
-def held(path: Path, *, wait: bool = False) -> Iterator[None]:
+def locked_for_writing(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other commands from writing the file ``path``. The kernel ends that if this process is killed.
 
     Raises CommandError if another command writes it, unless ``wait`` is set. Where no file can be made, as in
@@ -44,7 +44,7 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
     """
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
-    file = _locked(lock, wait=wait)
+    file = _open_locked(lock, wait=wait)
     if file is None:
         yield
         return
@@ -53,11 +53,11 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove(lock)
+        _remove_if_present(lock)
         os.close(file)
 
 
-def _locked(lock: Path, *, wait: bool) -> int | None:
+def _open_locked(lock: Path, *, wait: bool) -> int | None:
     """The descriptor of the locked file; None: it cannot be made; -1: another process has locked it."""
     while True:
         try:
@@ -80,6 +80,6 @@ def _locked(lock: Path, *, wait: bool) -> int | None:
         os.close(file)  # whoever had the lock has removed the file
 
 
-def _remove(path: Path) -> None:
+def _remove_if_present(path: Path) -> None:
     with suppress(OSError):
         path.unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def load() -> float:
         return 0.0
 
 
-def overload() -> str | None:
+def overload_warning() -> str | None:
     """A line if far more processes want cores than there are. None: there are enough.
 
     The load is a mean over a minute, so a measurement that has just ended counts, too.

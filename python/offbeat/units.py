@@ -135,7 +135,7 @@ def _three_digits(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _plain(value: float) -> str:
+def _without_exponent(value: float) -> str:
     return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
@@ -150,7 +150,9 @@ class Skew:
     def label(self) -> str:
         """The skew as ``parse_skew`` reads it: ``1.5x`` or ``100us``."""
         return (
-            f"{_plain(self.factor)}x" if self.factor is not None else f"{_plain(self.microseconds or 0.0)}us"
+            f"{_without_exponent(self.factor)}x"
+            if self.factor is not None
+            else f"{_without_exponent(self.microseconds or 0.0)}us"
         )
 
     def __str__(self) -> str:

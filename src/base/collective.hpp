@@ -41,9 +41,9 @@ enum class Collective : std::uint8_t {
 };
 
 struct CollectiveFacts {
-  std::string_view name;      // in expressions, options and reports
-  std::string_view function;  // the name in MPI, without "MPI_"
-  std::string_view moves;     // what one call moves, for people
+  std::string_view name;         // in expressions, options and reports
+  std::string_view function;     // the name in MPI, without "MPI_"
+  std::string_view description;  // what one call moves, for people
   bool has_root = false;
   bool has_operation = false;
   bool is_served = false;  // the preload runs it; its functions are generated
@@ -90,10 +90,10 @@ static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbo
   return static_cast<Collective>(index + 1);
 }
 
-[[nodiscard]] constexpr const CollectiveFacts& facts(Collective collective) {
+[[nodiscard]] constexpr const CollectiveFacts& facts_of(Collective collective) {
   return collectives[index_of(collective)];
 }
-[[nodiscard]] constexpr std::string_view name_of(Collective collective) { return facts(collective).name; }
+[[nodiscard]] constexpr std::string_view name_of(Collective collective) { return facts_of(collective).name; }
 
 [[nodiscard]] constexpr std::optional<Collective> collective_named(std::string_view name) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -128,15 +128,16 @@ class Collectives {
 };
 
 // The collectives in which no rank can finish before every rank has begun.
-inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier, Collective::allgather,
-                                      Collective::alltoall, Collective::reduce_scatter_block};
+inline constexpr Collectives synchronising_collectives{Collective::allreduce, Collective::barrier,
+                                                       Collective::allgather, Collective::alltoall,
+                                                       Collective::reduce_scatter_block};
 
 // Returns true if a call has data to move.
 [[nodiscard]] constexpr bool moves_data(Collective collective) { return collective != Collective::barrier; }
 
 // Returns true if a call of length 0 (Call::length) has nothing to do. In a barrier there is never data, and
 // in an alltoallv no rank knows how much the others have.
-[[nodiscard]] constexpr bool is_over_if_empty(Collective collective) {
+[[nodiscard]] constexpr bool skips_empty_calls(Collective collective) {
   return moves_data(collective) && collective != Collective::alltoallv;
 }
 
@@ -144,21 +145,21 @@ inline constexpr Collectives meetings{Collective::allreduce, Collective::barrier
 struct Roles {
   bool root_gives = false;  // only the root has input
   bool root_takes = false;
-  bool is_personal = false;
-  bool first_takes = true;  // rank 0
+  bool is_personalised = false;
+  bool rank_0_takes = true;  // rank 0
 
   [[nodiscard]] constexpr bool gives(int rank, int root) const { return !root_gives || rank == root; }
   [[nodiscard]] constexpr bool takes(int rank, int root) const {
-    return (!root_takes || rank == root) && (first_takes || rank > 0);
+    return (!root_takes || rank == root) && (rank_0_takes || rank > 0);
   }
 };
-[[nodiscard]] constexpr Roles roles(Collective collective) {
+[[nodiscard]] constexpr Roles roles_of(Collective collective) {
   switch (collective) {
     case Collective::bcast:
       return {.root_gives = true};
     case Collective::scatter:
     case Collective::scatterv:
-      return {.root_gives = true, .is_personal = true};
+      return {.root_gives = true, .is_personalised = true};
     case Collective::gather:
     case Collective::gatherv:
     case Collective::reduce:
@@ -167,9 +168,9 @@ struct Roles {
     case Collective::alltoallv:
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
-      return {.is_personal = true};
+      return {.is_personalised = true};
     case Collective::exscan:
-      return {.first_takes = false};
+      return {.rank_0_takes = false};
     default:
       return {};
   }
@@ -177,7 +178,7 @@ struct Roles {
 
 // The collectives that offbeat can run: they have algorithms (collectives/repertoire.hpp), a setting, and a
 // place in the benchmark. The host MPI runs all others.
-inline constexpr Collectives served = [] {
+inline constexpr Collectives served_collectives = [] {
   Collectives found;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     if (collectives[k].is_served) found.add(collective_at(k));

@@ -63,7 +63,7 @@ void copy_lines_past_cache(Bytes* to, const Bytes* from, std::size_t bytes) {
 }
 
 template <class CopyLines>
-void copy_with(CopyLines copy_lines, void* to_place, const void* from_place, std::size_t bytes) {
+void copy_lines_with(CopyLines copy_lines, void* to_place, const void* from_place, std::size_t bytes) {
   auto* to = static_cast<Bytes*>(to_place);
   const auto* from = static_cast<const Bytes*>(from_place);
   const std::size_t to_line = (cache_line - reinterpret_cast<std::uintptr_t>(to) % cache_line) % cache_line;
@@ -100,14 +100,14 @@ bool prefers_string_moves() {
 // Returns true if the destination is 1 to 31 bytes ahead of the source within a page. In that case `rep
 // movsb` takes 15 to 30 times as long on Zen 4 (64 KiB in 18.7 us instead of 1.2 us). Zen 4 seems to mistake
 // the bytes that it reads for those that it has just written.
-bool is_little_ahead(const void* to, const void* from) {
+bool overlaps_slowly(const void* to, const void* from) {
   constexpr std::size_t page = 4096;
   const std::size_t ahead =
       (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % page;
   return ahead > 0 && ahead < 32;
 }
 
-void move_string(void* to, const void* from, std::size_t bytes) {
+void repeat_movsb(void* to, const void* from, std::size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
@@ -117,30 +117,30 @@ void copy_long(void* to, const void* from, std::size_t bytes) {
   static const auto copy_lines = __builtin_cpu_supports("avx512f") != 0 ? copy_lines_avx512
                                  : __builtin_cpu_supports("avx") != 0   ? copy_lines_avx
                                                                         : copy_lines_sse;
-  copy_with(copy_lines, to, from, bytes);
+  copy_lines_with(copy_lines, to, from, bytes);
 }
 
-void copy_at_rest(void* to, const void* from, std::size_t bytes) {
+void copy_stable_source(void* to, const void* from, std::size_t bytes) {
   static const bool as_string = prefers_string_moves();
   constexpr std::size_t beyond_first_level = std::size_t{16} << 10;
   if (!as_string || bytes < beyond_first_level) return copy(to, from, bytes);
-  move_string(to, from, bytes);
+  repeat_movsb(to, from, bytes);
 }
 
 void copy_past_cache(void* to, const void* from, std::size_t bytes) {
-  copy_with(copy_lines_past_cache, to, from, bytes);
+  copy_lines_with(copy_lines_past_cache, to, from, bytes);
 }
 
 void copy_long_to_shared(void* to, const void* from, std::size_t bytes) {
   static const bool is_fast = has_fast_string_moves();
-  if (!is_fast || is_little_ahead(to, from)) return copy_long(to, from, bytes);
-  move_string(to, from, bytes);
+  if (!is_fast || overlaps_slowly(to, from)) return copy_long(to, from, bytes);
+  repeat_movsb(to, from, bytes);
 }
 
 #else
 
 void copy_long(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
-void copy_at_rest(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_stable_source(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_past_cache(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void copy_long_to_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 

@@ -16,24 +16,24 @@ inline constexpr std::size_t cache_line = 64;
 void copy_long(void* to, const void* from, std::size_t bytes);
 
 // copy() leaves shorter vectors to the C library.
-inline constexpr std::size_t long_from_bytes = 2048;
+inline constexpr std::size_t long_copy_bytes = 2048;
 
 // Copies any number of bytes.
 inline void copy(void* to, const void* from, std::size_t bytes) {
-  bytes < long_from_bytes ? void(std::memcpy(to, from, bytes)) : copy_long(to, from, bytes);
+  bytes < long_copy_bytes ? void(std::memcpy(to, from, bytes)) : copy_long(to, from, bytes);
 }
 
 // Copies with `rep movsb` on cores where that is faster than memcpy. No other core may be writing to the
 // source. `rep movsb` reads far ahead: close behind a core that is writing, it takes the next lines away from
 // that core, and both become slow.
-void copy_at_rest(void* to, const void* from, std::size_t bytes);
+void copy_stable_source(void* to, const void* from, std::size_t bytes);
 
 // memcpy into shared memory whose lines another core has read last, for any number of bytes. `rep movsb`
 // claims whole lines without asking that core for their contents, so it is two to three times as fast there
 // (benchmark_lines).
 void copy_long_to_shared(void* to, const void* from, std::size_t bytes);
 inline void copy_to_shared(void* to, const void* from, std::size_t bytes) {
-  bytes < long_from_bytes ? void(std::memcpy(to, from, bytes)) : copy_long_to_shared(to, from, bytes);
+  bytes < long_copy_bytes ? void(std::memcpy(to, from, bytes)) : copy_long_to_shared(to, from, bytes);
 }
 
 // memcpy with non-temporal stores, which do not read the destination first. It is slower than copy() if the

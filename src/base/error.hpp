@@ -53,7 +53,7 @@ class BoardError : public CommunicationError {
 // Runs `body`; returns false if it ran out of memory. This is for work that a call can do without, such as a
 // line for people, and for failures that this rank must report to the others.
 template <class Body>
-bool try_to(Body&& body) {
+bool run_unless_out_of_memory(Body&& body) {
   try {
     body();
     return true;
@@ -65,7 +65,7 @@ bool try_to(Body&& body) {
 // Runs `body` and ignores its exceptions. This is for bookkeeping, which must never make a call of the
 // program fail.
 template <class Body>
-[[gnu::always_inline]] inline void if_possible(Body&& body) noexcept {
+[[gnu::always_inline]] inline void run_ignoring_exceptions(Body&& body) noexcept {
   try {
     body();
   } catch (...) {

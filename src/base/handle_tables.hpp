@@ -137,7 +137,7 @@ class SharedHandleTable {
       const std::uint64_t version = version_.load(std::memory_order_acquire);
       const Table* const table = table_.load(std::memory_order_acquire);
       if (table == nullptr) return nullptr;
-      Value* const found = table->slots[table->look(handle)].value.load(std::memory_order_acquire);
+      Value* const found = table->slots[table->find_slot(handle)].value.load(std::memory_order_acquire);
       std::atomic_thread_fence(std::memory_order_acquire);
       if (version % 2 == 0 && version_.load(std::memory_order_relaxed) == version) [[likely]]
         return found;
@@ -147,23 +147,23 @@ class SharedHandleTable {
   // Allocates memory for one more insertion, or throws std::bad_alloc.
   void reserve() {
     const Table* const old = table_.load(std::memory_order_relaxed);
-    if (old == nullptr || 2 * (size_ + reserved_ + 1) > old->size()) grow();
-    ++reserved_;
+    if (old == nullptr || 2 * (size_ + reserved_slots_ + 1) > old->size()) grow();
+    ++reserved_slots_;
   }
-  void cancel_reservation() noexcept { --reserved_; }
+  void cancel_reservation() noexcept { --reserved_slots_; }
   // Call reserve() before each insert().
   void insert(Handle handle, Value& value) noexcept {
-    --reserved_;
+    --reserved_slots_;
     ++size_;
-    const Change change(*this);
+    const WriteSection change(*this);
     place(*table_.load(std::memory_order_relaxed), handle, &value);
   }
   void erase(Handle handle) noexcept {
     Table* const table = table_.load(std::memory_order_relaxed);
     if (table == nullptr) return;
-    std::size_t hole = table->look(handle);
+    std::size_t hole = table->find_slot(handle);
     if (table->slots[hole].handle.load(std::memory_order_relaxed) == 0) return;
-    const Change change(*this);
+    const WriteSection change(*this);
     // Later entries move into the hole, unless their search begins behind it.
     for (std::size_t i = table->next(hole);; i = table->next(i)) {
       const Handle moving = table->slots[i].handle.load(std::memory_order_relaxed);
@@ -195,7 +195,7 @@ class SharedHandleTable {
     [[nodiscard]] std::size_t size() const { return mask + 1; }
     [[nodiscard]] std::size_t next(std::size_t i) const { return (i + 1) & mask; }
     // Returns the slot of the handle, or the free slot at which every search for it ends.
-    [[nodiscard]] std::size_t look(Handle handle) const {
+    [[nodiscard]] std::size_t find_slot(Handle handle) const {
       for (std::size_t i = hash(handle, size());; i = next(i)) {
         const Handle there = slots[i].handle.load(std::memory_order_relaxed);
         if (there == handle || there == 0) return i;
@@ -209,22 +209,24 @@ class SharedHandleTable {
     const std::unique_ptr<Slot[]> slots;
   };
   // The version is odd while a change is under way.
-  class Change {
+  class WriteSection {
    public:
-    explicit Change(SharedHandleTable& table) : version_(table.version_) {
+    explicit WriteSection(SharedHandleTable& table) : version_(table.version_) {
       version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       std::atomic_thread_fence(std::memory_order_release);
     }
-    ~Change() { version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
-    Change(const Change&) = delete;
-    Change& operator=(const Change&) = delete;
+    ~WriteSection() {
+      version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+    WriteSection(const WriteSection&) = delete;
+    WriteSection& operator=(const WriteSection&) = delete;
 
    private:
     std::atomic<std::uint64_t>& version_;
   };
 
   static void place(Table& table, Handle handle, Value* value) {
-    table.set(table.look(handle), handle, value);
+    table.set(table.find_slot(handle), handle, value);
   }
   void grow() {
     const Table* const old = table_.load(std::memory_order_relaxed);
@@ -239,7 +241,7 @@ class SharedHandleTable {
   std::atomic<Table*> table_{nullptr};
   std::atomic<std::uint64_t> version_{0};
   std::size_t size_ = 0;
-  std::size_t reserved_ = 0;
+  std::size_t reserved_slots_ = 0;
 };
 
 }  // namespace offbeat

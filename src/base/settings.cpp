@@ -23,18 +23,18 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): not in eve
 namespace offbeat {
 namespace {
 
-constexpr std::string_view prefix = "OFFBEAT_";
+constexpr std::string_view variable_prefix = "OFFBEAT_";
 
 // How to turn the text of a variable into a field of Settings, and back.
 struct Parser {
   std::string values;  // the values that it accepts, for people
   // Sets the field. Returns false if the text is not understood.
-  std::function<bool(Settings&, std::string_view)> store;
+  std::function<bool(Settings&, std::string_view)> set_field;
   // Returns the field as text. Texts with the same meaning give equal results.
   std::function<std::string(const Settings&)> text;
 };
 
-Parser any_text(std::string values, std::string Settings::*field) {
+Parser text_parser(std::string values, std::string Settings::*field) {
   return {std::move(values),
           [=](Settings& settings, std::string_view text) {
             settings.*field = text;
@@ -43,7 +43,7 @@ Parser any_text(std::string values, std::string Settings::*field) {
           [=](const Settings& settings) { return settings.*field; }};
 }
 
-Parser algorithm_of(Collective collective) {
+Parser algorithm_parser(Collective collective) {
   const std::size_t index = index_of(collective);
   // The expression is parsed later, where the algorithms are known.
   return {"an algorithm expression, such as native",
@@ -56,7 +56,7 @@ Parser algorithm_of(Collective collective) {
 
 // `convert` turns the number in the text into the value of the field.
 template <class Field, class Convert>
-Parser number(Field Settings::*field, long least, long most, Convert convert) {
+Parser number_parser(Field Settings::*field, long least, long most, Convert convert) {
   return {std::to_string(least) + (most == least + 1 ? ", " : " to ") + std::to_string(most),
           [=](Settings& settings, std::string_view text) {
             long value = 0;
@@ -69,10 +69,10 @@ Parser number(Field Settings::*field, long least, long most, Convert convert) {
           [=](const Settings& settings) { return std::to_string(settings.*field); }};
 }
 template <class Field>
-Parser number(Field Settings::*field, long least, long most) {
-  return number(field, least, most, [](long value) { return value; });
+Parser number_parser(Field Settings::*field, long least, long most) {
+  return number_parser(field, least, most, [](long value) { return value; });
 }
-Parser yes_or_no(bool Settings::*field) { return number(field, 0, 1); }
+Parser yes_or_no_parser(bool Settings::*field) { return number_parser(field, 0, 1); }
 
 template <class Field>
 struct NamedValue {
@@ -80,7 +80,7 @@ struct NamedValue {
   Field value;
 };
 template <class Field>
-Parser one_of(Field Settings::*field, std::vector<NamedValue<Field>> named) {
+Parser keyword_parser(Field Settings::*field, std::vector<NamedValue<Field>> named) {
   std::string values;
   for (const NamedValue<Field>& each : named) values += (values.empty() ? "" : ", ") + std::string(each.text);
   return {std::move(values),
@@ -115,7 +115,7 @@ bool read_cpus(std::string_view text, std::vector<int>& cpus) {
   return true;
 }
 
-Parser list_of_cpus(std::vector<int> Settings::*field) {
+Parser cpu_list_parser(std::vector<int> Settings::*field) {
   return {"numbers and ranges as for taskset, 14,48-63",
           [=](Settings& settings, std::string_view text) { return read_cpus(text, settings.*field); },
           [=](const Settings& settings) {
@@ -139,7 +139,7 @@ bool read_collectives(std::string_view text, Collectives& found) {
 }
 
 // The default, an empty text, stands for all collectives.
-Parser list_of_collectives(Collectives Settings::*field) {
+Parser collective_list_parser(Collectives Settings::*field) {
   return {"names of collectives, allreduce,bcast",
           [=](Settings& settings, std::string_view text) {
             if (!text.empty()) return read_collectives(text, settings.*field);
@@ -156,17 +156,17 @@ Parser list_of_collectives(Collectives Settings::*field) {
 
 constexpr auto mebibytes = [](long count) { return count << 20; };
 // Half of `kib` KiB, in whole pages of 4 KiB.
-constexpr auto half_in_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
+constexpr auto half_in_whole_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
 
 // Settings of the kind `equal` decide what is sent and which calls are served. If they differed between
 // ranks, the ranks would hang.
-enum class OnRanks { equal, may_differ };
+enum class AcrossRanks { equal, may_differ };
 
 struct Setting {
   std::string name;
   Parser parser;
   std::string_view default_value;  // empty: unset
-  OnRanks on_ranks;
+  AcrossRanks across_ranks;
   std::string meaning;
 };
 
@@ -174,100 +174,100 @@ std::vector<Setting> all_settings() {
   std::vector<Setting> all;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    if (!served.contain(collective)) continue;
-    all.push_back({algorithm_setting(collective), algorithm_of(collective), "", OnRanks::equal,
-                   "the algorithm of every MPI_" + std::string(facts(collective).function) +
+    if (!served_collectives.contain(collective)) continue;
+    all.push_back({algorithm_setting(collective), algorithm_parser(collective), "", AcrossRanks::equal,
+                   "the algorithm of every MPI_" + std::string(facts_of(collective).function) +
                        "; unset: offbeat chooses"});
   }
   const Setting others[] = {
-      {"OFFBEAT_RULES", any_text("a file", &Settings::rules), "", OnRanks::may_differ,
+      {"OFFBEAT_RULES", text_parser("a file", &Settings::rules), "", AcrossRanks::may_differ,
        "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
        "ranks must read equal rules"},
-      {"OFFBEAT_MACHINE", any_text("a file", &Settings::machine), "", OnRanks::may_differ,
+      {"OFFBEAT_MACHINE", text_parser("a file", &Settings::machine), "", AcrossRanks::may_differ,
        "the machine file from which grid(auto) takes its shape; unset: the machine `cluster` of offbeat "
        "simulate; all ranks must read equal machines"},
       {"OFFBEAT_ADAPT",
-       one_of(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}), "on",
-       OnRanks::equal,
+       keyword_parser(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}), "on",
+       AcrossRanks::equal,
        "whether calls measure the alternatives of a rule, A | B; on: if they always give the same bits; any: "
        "in all rules, so the bits of a reduction may depend on the measurement; off: the first alternative "
        "runs"},
-      {"OFFBEAT_VERBOSE", number(&Settings::verbose, 0, 1), "0", OnRanks::may_differ,
+      {"OFFBEAT_VERBOSE", number_parser(&Settings::verbose, 0, 1), "0", AcrossRanks::may_differ,
        "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
        "error, from one rank)"},
-      {"OFFBEAT_REPORT", yes_or_no(&Settings::report), "0", OnRanks::may_differ,
+      {"OFFBEAT_REPORT", yes_or_no_parser(&Settings::report), "0", AcrossRanks::may_differ,
        "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served"},
-      {"OFFBEAT_STALL_S", number(&Settings::stall_s, 0, 1'000'000), "60", OnRanks::may_differ,
+      {"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60", AcrossRanks::may_differ,
        "seconds that a collective on one node may wait before offbeat prints which ranks have not arrived; "
        "0: never print"},
-      {"OFFBEAT_CHECK", yes_or_no(&Settings::check), "0", OnRanks::equal,
+      {"OFFBEAT_CHECK", yes_or_no_parser(&Settings::check), "0", AcrossRanks::equal,
        "1: before each collective, check that all ranks agree on collective, root, count, type and operation "
        "(on the bytes if nothing is combined); a mismatch is then an error instead of a hang"},
       {"OFFBEAT_WAIT",
-       one_of(&Settings::wait, {{"auto", WaitPolicy::automatic},
-                                {"spin", WaitPolicy::spin},
-                                {"yield", WaitPolicy::yield},
-                                {"sleep", WaitPolicy::sleep}}),
-       "auto", OnRanks::may_differ,
+       keyword_parser(&Settings::wait, {{"auto", WaitPolicy::automatic},
+                                        {"spin", WaitPolicy::spin},
+                                        {"yield", WaitPolicy::yield},
+                                        {"sleep", WaitPolicy::sleep}}),
+       "auto", AcrossRanks::may_differ,
        "how a rank waits for another rank; auto: spin if each rank has a core that no other thread wants, "
        "otherwise yield or sleep"},
       {"OFFBEAT_GPU",
-       one_of(&Settings::gpu, {{"stage", GpuPolicy::stage},
-                               {"node", GpuPolicy::node},
-                               {"native", GpuPolicy::native},
-                               {"off", GpuPolicy::off}}),
-       "stage", OnRanks::equal,
+       keyword_parser(&Settings::gpu, {{"stage", GpuPolicy::stage},
+                                       {"node", GpuPolicy::node},
+                                       {"native", GpuPolicy::native},
+                                       {"off", GpuPolicy::off}}),
+       "stage", AcrossRanks::equal,
        "what to do with GPU memory; stage: copy it to host memory and back; node: do so on communicators of "
        "one node, and leave all others to the host MPI; native: leave every call to the host MPI; off: treat "
        "all memory as host memory"},
-      {"OFFBEAT_PROGRESS_CPUS", list_of_cpus(&Settings::progress_cpus), "", OnRanks::may_differ,
+      {"OFFBEAT_PROGRESS_CPUS", cpu_list_parser(&Settings::progress_cpus), "", AcrossRanks::may_differ,
        "CPUs of each node that the program leaves to offbeat; a thread of each rank advances non-blocking "
        "collectives there; unset: the program's own threads advance them"},
-      {"OFFBEAT_NODE_RANKS", number(&Settings::node_ranks, 0, 1'000'000), "0", OnRanks::equal,
+      {"OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
        "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
-      {"OFFBEAT_BOARD_KIB", number(&Settings::window_bytes, 0, 1 << 20, half_in_pages), "2048",
-       OnRanks::equal,
+      {"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_pages), "2048",
+       AcrossRanks::equal,
        "KiB of shared memory of each rank in each communicator on one node, for all but short messages; 0: "
        "no shared memory"},
-      {"OFFBEAT_MEMORY_MIB", number(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
-       OnRanks::may_differ,
+      {"OFFBEAT_MEMORY_MIB", number_parser(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
+       AcrossRanks::may_differ,
        "MiB of shared memory of each rank in all communicators together; beyond that, communicators that are "
        "not in use give theirs back"},
-      {"OFFBEAT_CACHE_MIB", number(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256", OnRanks::may_differ,
-       "MiB of freed scratch memory that each thread keeps for the next call"},
-      {"OFFBEAT_TRACE", any_text("a folder", &Settings::trace), "", OnRanks::may_differ,
+      {"OFFBEAT_CACHE_MIB", number_parser(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256",
+       AcrossRanks::may_differ, "MiB of freed scratch memory that each thread keeps for the next call"},
+      {"OFFBEAT_TRACE", text_parser("a folder", &Settings::trace), "", AcrossRanks::may_differ,
        "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
        "no trace"},
-      {"OFFBEAT_TRACE_EVERY", number(&Settings::trace_every, 1, 1'000'000'000), "1", OnRanks::may_differ,
-       "trace every Nth call of each communicator"},
-      {"OFFBEAT_TRACE_RANKS_EVERY", number(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
-       OnRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
-      {"OFFBEAT_TRACE_COLLECTIVES", list_of_collectives(&Settings::trace_collectives), "",
-       OnRanks::may_differ, "trace only calls of these collectives; unset: all"},
+      {"OFFBEAT_TRACE_EVERY", number_parser(&Settings::trace_every, 1, 1'000'000'000), "1",
+       AcrossRanks::may_differ, "trace every Nth call of each communicator"},
+      {"OFFBEAT_TRACE_RANKS_EVERY", number_parser(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
+       AcrossRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
+      {"OFFBEAT_TRACE_COLLECTIVES", collective_list_parser(&Settings::trace_collectives), "",
+       AcrossRanks::may_differ, "trace only calls of these collectives; unset: all"},
       {"OFFBEAT_TRACE_COMMUNICATORS",
-       any_text("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
-                &Settings::trace_communicators),
-       "", OnRanks::may_differ,
+       text_parser("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
+                   &Settings::trace_communicators),
+       "", AcrossRanks::may_differ,
        "trace only calls on these communicators: world stands for all that have every rank, and a name is "
        "one that the program gave by MPI_Comm_set_name; unset: all"},
-      {"OFFBEAT_TRACE_PAUSED", yes_or_no(&Settings::trace_paused), "0", OnRanks::may_differ,
+      {"OFFBEAT_TRACE_PAUSED", yes_or_no_parser(&Settings::trace_paused), "0", AcrossRanks::may_differ,
        "1: a rank records nothing before it calls MPI_Pcontrol(1)"},
-      {"OFFBEAT_TRACE_MIB", number(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
-       OnRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
+      {"OFFBEAT_TRACE_MIB", number_parser(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
+       AcrossRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
   };
   all.insert(all.end(), std::begin(others), std::end(others));
   return all;
 }
 
 // The table is made at its first use and never destroyed.
-const std::vector<Setting>& table() {
+const std::vector<Setting>& setting_table() {
   static const auto* made = new std::vector<Setting>(all_settings());
   return *made;
 }
 
 // Returns null if there is no such setting.
 const Setting* setting_named(std::string_view name) {
-  for (const Setting& setting : table()) {
+  for (const Setting& setting : setting_table()) {
     if (setting.name == name) return &setting;
   }
   return nullptr;
@@ -278,11 +278,11 @@ bool is_of_module_file(std::string_view name) {
   static constexpr std::string_view of_modules[] = {"ROOT",    "DIR",    "HOME", "BASE",  "PREFIX", "PATH",
                                                     "VERSION", "BIN",    "LIB",  "LIB64", "LIBDIR", "INC",
                                                     "INCLUDE", "INCDIR", "DOC",  "MAN"};
-  name.remove_prefix(prefix.size());
+  name.remove_prefix(variable_prefix.size());
   return std::find(std::begin(of_modules), std::end(of_modules), name) != std::end(of_modules);
 }
 
-int first_number(std::initializer_list<const char*> names, int otherwise) {
+int first_number_in_environment(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
@@ -292,7 +292,7 @@ int first_number(std::initializer_list<const char*> names, int otherwise) {
 }  // namespace
 
 std::string algorithm_setting(Collective collective) {
-  std::string name(prefix);
+  std::string name(variable_prefix);
   for (const char letter : name_of(collective)) {
     name += letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
   }
@@ -300,14 +300,14 @@ std::string algorithm_setting(Collective collective) {
 }
 
 Settings::Settings() {
-  for (const Setting& setting : table()) setting.parser.store(*this, setting.default_value);
+  for (const Setting& setting : setting_table()) setting.parser.set_field(*this, setting.default_value);
 }
 
 Settings Settings::from_environment() {
   Settings settings;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    if (!text.starts_with(prefix)) continue;
+    if (!text.starts_with(variable_prefix)) continue;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
     const Setting* known = setting_named(name);
@@ -315,7 +315,7 @@ Settings Settings::from_environment() {
     // A variable that is set but empty counts as unset, because some launchers cannot remove a variable.
     if (equals + 1 >= text.size()) continue;
     const std::string_view value = text.substr(equals + 1);
-    if (!known->parser.store(settings, value)) {
+    if (!known->parser.set_field(settings, value)) {
       throw UsageError(known->name + "='" + printable(value) +
                        "' is not understood; values: " + known->parser.values);
     }
@@ -326,20 +326,21 @@ Settings Settings::from_environment() {
 std::string unknown_settings() {
   constexpr int most_named = 4;
   std::vector<std::string_view> names;
-  for (const Setting& setting : table())
-    names.push_back(std::string_view(setting.name).substr(prefix.size()));
+  for (const Setting& setting : setting_table())
+    names.push_back(std::string_view(setting.name).substr(variable_prefix.size()));
   std::string list;
   int count = 0;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with(prefix) || setting_named(name) != nullptr || is_of_module_file(name)) continue;
+    if (!name.starts_with(variable_prefix) || setting_named(name) != nullptr || is_of_module_file(name))
+      continue;
     if (++count > most_named) continue;
     list += (list.empty() ? "" : ", ") + printable(name);
     // A longer name is no typing error, and comparing it would take too long.
     const std::string_view meant =
-        name.size() < 64 ? most_similar(name.substr(prefix.size()), names) : std::string_view();
-    if (!meant.empty()) list += " (did you mean " + std::string(prefix) + std::string(meant) + "?)";
+        name.size() < 64 ? most_similar(name.substr(variable_prefix.size()), names) : std::string_view();
+    if (!meant.empty()) list += " (did you mean " + std::string(variable_prefix) + std::string(meant) + "?)";
   }
   if (count == 0) return {};
   if (count > most_named) list += " and " + std::to_string(count - most_named) + " more";
@@ -350,25 +351,25 @@ std::string unknown_settings() {
 
 std::uint64_t Settings::agreement() const {
   std::string shared;
-  for (const Setting& setting : table()) {
-    if (setting.on_ranks == OnRanks::equal) shared += setting.parser.text(*this) + '\0';
+  for (const Setting& setting : setting_table()) {
+    if (setting.across_ranks == AcrossRanks::equal) shared += setting.parser.text(*this) + '\0';
   }
   return fnv1a(shared);
 }
 
 std::vector<SettingDescription> setting_descriptions() {
   std::vector<SettingDescription> all;
-  for (const Setting& setting : table()) {
+  for (const Setting& setting : setting_table()) {
     all.push_back({setting.name, std::string(setting.default_value), setting.parser.values, setting.meaning,
-                   setting.on_ranks == OnRanks::equal});
+                   setting.across_ranks == AcrossRanks::equal});
   }
   return all;
 }
 
 int launcher_rank(std::string_view family) {
   if (family == "openmpi")
-    return first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
-  return first_number({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
+    return first_number_in_environment({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
+  return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
 // A launcher may run in a step of SLURM, which then differs between nodes. So SLURM comes last.
@@ -398,7 +399,7 @@ std::string preload_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const bool is_preload = text.starts_with("LD_PRELOAD=");
-    if (!is_preload && !text.starts_with(prefix)) continue;
+    if (!is_preload && !text.starts_with(variable_prefix)) continue;
     has_preload = has_preload || is_preload;
     lines += (lines.empty() ? "" : "\n") + std::string(text);
   }
@@ -406,7 +407,8 @@ std::string preload_environment() {
 }
 
 int launcher_ranks_on_node() {
-  return first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
+  return first_number_in_environment(
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
 }
 
 }  // namespace offbeat

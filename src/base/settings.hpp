@@ -23,7 +23,7 @@ enum class Adapt : std::uint8_t {
 // How offbeat treats calls on GPU memory; see node/device_memory.hpp.
 enum class GpuPolicy { stage, node, native, off };
 // Returns true if offbeat copies memory of a GPU.
-[[nodiscard]] constexpr bool copies_memory(GpuPolicy policy) {
+[[nodiscard]] constexpr bool copies_device_memory(GpuPolicy policy) {
   return policy == GpuPolicy::stage || policy == GpuPolicy::node;
 }
 

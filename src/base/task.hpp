@@ -19,7 +19,7 @@ namespace offbeat {
 // first failure is stored in `failure` at once, because the other tasks may wait forever for the one that
 // failed.
 struct JoinCounter {
-  std::size_t running = 0;
+  std::size_t running_tasks = 0;
   std::coroutine_handle<> parent{};
   std::exception_ptr* failure = nullptr;
 };
@@ -68,7 +68,7 @@ struct Task::promise_type {
       if (promise.parent) return promise.parent;
       if (JoinCounter* join = promise.join; join != nullptr) {
         if (promise.failure && join->failure != nullptr && !*join->failure) *join->failure = promise.failure;
-        if (--join->running == 0 && join->parent) return join->parent;
+        if (--join->running_tasks == 0 && join->parent) return join->parent;
       }
       return std::noop_coroutine();
     }

@@ -43,21 +43,23 @@ class File {
  public:
   File(const Settings& settings, const GroupWorld& world)
       : records_(world.rank % settings.trace_ranks_every == 0),
-        recorded_(records_ && !settings.trace_paused ? settings.trace_collectives : Collectives()),
-        every_(static_cast<std::uint64_t>(settings.trace_every)),
+        recorded_collectives_(records_ && !settings.trace_paused ? settings.trace_collectives
+                                                                 : Collectives()),
+        record_every_(static_cast<std::uint64_t>(settings.trace_every)),
         filter_(settings.trace_communicators),
         world_(world),
-        writer_(file_in(settings.trace, world.rank), window_bytes, settings.trace_bytes) {
-    const bool is_partial = recorded_.count() < static_cast<int>(collectives.size()) || !filter_.empty();
-    fill(writer_.header(),
-         {.rank = world.rank,
-          .ranks = world.ranks,
-          .run = world.run,
-          .records = records_,
-          .is_partial = is_partial,
-          .mpi = has_torch() ? "no MPI, PyTorch" : "no MPI",
-          .clock = shared_clock()},
-         settings);
+        writer_(rank_file_path(settings.trace, world.rank), window_bytes, settings.trace_bytes) {
+    const bool is_partial =
+        recorded_collectives_.count() < static_cast<int>(collectives.size()) || !filter_.empty();
+    fill_header(writer_.header(),
+                {.rank = world.rank,
+                 .ranks = world.ranks,
+                 .run = world.run,
+                 .records = records_,
+                 .is_partial = is_partial,
+                 .mpi = has_torch() ? "no MPI, PyTorch" : "no MPI",
+                 .clock = shared_clock()},
+                settings);
   }
 
   void finish() {
@@ -68,10 +70,11 @@ class File {
   }
 
   [[nodiscard]] bool wants(const ObservedGroup& group) const {
-    return filter_.empty() || contains(filter_, static_cast<int>(group.world_ranks.size()), world_.ranks, "");
+    return filter_.empty() ||
+           matches_communicator(filter_, static_cast<int>(group.world_ranks.size()), world_.ranks, "");
   }
   [[nodiscard]] bool wants(Collective collective, std::uint64_t number) const {
-    return recorded_.contain(collective) && number % every_ == 0;
+    return recorded_collectives_.contain(collective) && number % record_every_ == 0;
   }
 
   // Writes the record of a group. Returns its number, or the largest one if there is no room.
@@ -82,16 +85,16 @@ class File {
     const bool follow = !is_first && group.rank == 0;
     const bool is_of_several = std::ranges::find(ranks, -1) != ranks.end();
     const auto listed = std::as_bytes(std::span(ranks)).first(follow ? ranks.size() * sizeof(int) : 0);
-    const CommunicatorRecord record{
-        .kind = RecordKind::communicator,
-        .flags = static_cast<std::uint8_t>((is_first ? first_of_world : 0) | (follow ? ranks_follow : 0) |
-                                           (is_of_several ? of_several_jobs : 0)),
-        .zero = 0,
-        .slots = slots_of(communicator_ranks_offset + listed.size()),
-        .number = defined_,
-        .ranks = static_cast<std::uint32_t>(ranks.size()),
-        .identity = group.identity,
-        .rank = static_cast<std::uint32_t>(group.rank)};
+    const CommunicatorRecord record{.kind = RecordKind::communicator,
+                                    .flags = static_cast<std::uint8_t>(
+                                        (is_first ? has_first_ranks_of_world : 0) |
+                                        (follow ? ranks_follow : 0) | (is_of_several ? of_several_jobs : 0)),
+                                    .zero = 0,
+                                    .slots = slots_of(communicator_ranks_offset + listed.size()),
+                                    .number = defined_,
+                                    .ranks = static_cast<std::uint32_t>(ranks.size()),
+                                    .identity = group.identity,
+                                    .rank = static_cast<std::uint32_t>(group.rank)};
     const auto head = std::as_bytes(std::span(&record, 1)).first(communicator_ranks_offset);
     return writer_.write(head, listed) ? defined_++ : std::numeric_limits<std::uint32_t>::max();
   }
@@ -129,7 +132,7 @@ class File {
   }
   void leave(std::uint64_t slot, clock::Nanoseconds exit, bool is_complete, const char* algorithm) {
     const std::uint8_t number = algorithm != nullptr ? short_name(Named::algorithm, algorithm) : 0;
-    writer_.change(slot, [&](CallRecord& record) {
+    writer_.update_record(slot, [&](CallRecord& record) {
       record.exit = exit;
       record.algorithm = number;
       if (is_complete) {
@@ -140,7 +143,7 @@ class File {
     });
   }
   void complete(std::uint64_t slot, clock::Nanoseconds completion) {
-    writer_.change(slot, [&](CallRecord& record) { end(record, completion); });
+    writer_.update_record(slot, [&](CallRecord& record) { end(record, completion); });
   }
 
  private:
@@ -177,8 +180,8 @@ class File {
   }
 
   const bool records_;
-  const Collectives recorded_;
-  const std::uint64_t every_;
+  const Collectives recorded_collectives_;
+  const std::uint64_t record_every_;
   const std::string filter_;
   const GroupWorld world_;
   Writer writer_;
@@ -194,7 +197,7 @@ constinit std::atomic<File*> file_of_process{nullptr};  // null: nothing is reco
 template <class Use>
 void with_file(Use&& use) noexcept {
   if (file_of_process.load(std::memory_order_acquire) == nullptr) return;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const std::lock_guard lock(mutex);
     if (File* const file = file_of_process.load(std::memory_order_relaxed)) use(*file);
   });
@@ -249,7 +252,8 @@ class Observer final : public GroupObserver {
         if (number != std::numeric_limits<std::uint32_t>::max()) log = new Log(number);
       });
     } catch (const std::exception& error) {
-      if_possible([&] { say_once_on_node(std::string("calls in groups are not traced: ") + error.what()); });
+      run_ignoring_exceptions(
+          [&] { say_once_on_node(std::string("calls in groups are not traced: ") + error.what()); });
     }
     return log;
   }

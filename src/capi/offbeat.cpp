@@ -120,7 +120,7 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
         .output_counts = call.output_counts,
         .output_begins = call.output_begins};
     arguments.communicator = call.communicator;
-    if (offbeat::facts(arguments.collective).has_operation && !arguments.reduction)
+    if (offbeat::facts_of(arguments.collective).has_operation && !arguments.reduction)
       return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");
     return body(arguments, call);
   });

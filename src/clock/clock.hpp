@@ -49,7 +49,7 @@ struct Model {
   [[nodiscard]] Nanoseconds to_global(Nanoseconds own) const {
     return own + offset + std::llround(slope * static_cast<double>(own - at));
   }
-  [[nodiscard]] Nanoseconds to_own(Nanoseconds global) const {
+  [[nodiscard]] Nanoseconds to_local(Nanoseconds global) const {
     const auto since = static_cast<double>(global - offset - at);
     return at + std::llround(since / (1 + slope));
   }
@@ -57,7 +57,7 @@ struct Model {
 
 // Improves two models that one rank got at the ends of a long time span. One synchronisation lasts
 // milliseconds only, so both get the slope of the line through their offsets.
-inline void join(Model& begin, Model& end) {
+inline void share_slope(Model& begin, Model& end) {
   if (begin.source == Source::none || end.source == Source::none || end.at <= begin.at) return;
   const auto offsets = static_cast<double>(end.offset - begin.offset);
   begin.slope = end.slope = offsets / static_cast<double>(end.at - begin.at);

@@ -39,7 +39,7 @@ enum class Method {
 };
 
 // A client measures until it has reached both `least_pings` and `least_ns`.
-struct Effort {
+struct MeasuringEffort {
   int least_pings = 16;
   Nanoseconds least_ns = 4'000'000;
   int check_pings = 10;  // pings that measure the residual error
@@ -52,6 +52,6 @@ struct Effort {
 // Returns this rank's model. All ranks must call this. `hosts` has the host_of_this_process() of each rank
 // and must be equal on all ranks.
 [[nodiscard]] Model synchronise(Messenger& messenger, std::span<const std::uint64_t> hosts,
-                                Method method = Method::hca3, Effort effort = {});
+                                Method method = Method::hca3, MeasuringEffort effort = {});
 
 }  // namespace offbeat::clock

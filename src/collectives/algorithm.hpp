@@ -73,7 +73,7 @@ using NodePhase = Task (*)(const BoardRound& round, UncollectedResults* results)
 // The immediate form of an algorithm: the version for short messages that runs without a coroutine. See
 // collectives/board/immediate.hpp.
 struct Immediate {
-  int most_ranks;                        // the largest number of ranks on the node; `beyond` serves more
+  int most_ranks;  // the largest number of ranks on the node; `for_more_ranks` serves more
   std::size_t (*most_bytes)(int ranks);  // the longest call in bytes, by Call::length
   // Runs the call to its end and waits in real time. Returns false, on all ranks alike, if the lengths differ
   // and some rank has more bytes than the slots hold. The call has then changed nothing, and the algorithm's
@@ -83,7 +83,7 @@ struct Immediate {
   // do not hold the call, it continues with the algorithm's `run`.
   Task (*run_in_steps)(Endpoint net, Call call, const Expression& self);
   // The immediate form for more ranks than most_ranks; null if there is none.
-  const Immediate* beyond = nullptr;
+  const Immediate* for_more_ranks = nullptr;
   bool takes_lists = true;  // accepts blocks of different lengths
 };
 
@@ -106,7 +106,7 @@ struct Algorithm {
   std::string_view order = "";
   static constexpr std::string_view order_of_part = "part";
   // For a collective with a block for each rank: true if the algorithm looks every block up by itself
-  // (BlockList::of). A segment of `pipeline` can then be a stripe of each block.
+  // (BlockList::block_of). A segment of `pipeline` can then be a stripe of each block.
   bool takes_stripes = false;
   // True if ranks note who came late and use that in their next call (transport/lateness.hpp).
   bool learns = false;
@@ -127,7 +127,7 @@ struct Algorithm {
   int (*lanes)(const Expression& self) = nullptr;
   // Returns the reason why the algorithm cannot run on `placement`, or an empty text if it can. Null: it can
   // if its parts can.
-  std::string (*unsuitable)(const Expression& self, const Placement& placement) = nullptr;
+  std::string (*why_unsuitable)(const Expression& self, const Placement& placement) = nullptr;
 };
 
 // Returns true if an algorithm only names its vectors in computations. It may then get vectors that no CPU
@@ -154,7 +154,7 @@ struct Expression {
   // Returns how many lanes (independent streams of messages) the expression may use at once.
   [[nodiscard]] int lanes() const;
   // Returns the reason why the expression cannot run on `placement`, or an empty text if it can.
-  [[nodiscard]] std::string unsuitable(const Placement& placement) const;
+  [[nodiscard]] std::string why_unsuitable(const Placement& placement) const;
   // Returns true if the expression uses a board on `placement`. If each node has one rank, no board is
   // needed.
   [[nodiscard]] bool uses_board(const Placement& placement) const {
@@ -189,7 +189,7 @@ struct Expression {
 // Returns the immediate form of an algorithm on a node of `ranks` ranks, or null if it has none.
 [[nodiscard]] inline const Immediate* immediate_form(const Algorithm& algorithm, int ranks) {
   const Immediate* form = algorithm.immediate;
-  while (form != nullptr && ranks > form->most_ranks) form = form->beyond;
+  while (form != nullptr && ranks > form->most_ranks) form = form->for_more_ranks;
   return form;
 }
 

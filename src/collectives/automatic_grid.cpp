@@ -10,17 +10,18 @@
 namespace offbeat {
 namespace {
 
-constexpr double good_enough = 1.03;                     // times the cheapest
-constexpr std::size_t longest = std::size_t{1} << 30;    // from here on latency plays no part
-constexpr std::size_t segments[] = {8 << 10, 64 << 10};  // of ring_segmented
+constexpr double good_enough_factor = 1.03;                   // times the cheapest
+constexpr std::size_t longest = std::size_t{1} << 30;         // from here on latency plays no part
+constexpr std::size_t segment_sizes[] = {8 << 10, 64 << 10};  // of ring_segmented
 
-std::string name_in_expressions(const suara::Base& base, std::size_t segment) {
+std::string name_in_expressions(const suara::BaseAlgorithm& base, std::size_t segment) {
   return std::string(base.name) + (segment > 0 ? "(" + std::to_string(segment >> 10) + "KiB)" : "");
 }
 
 // Returns the length of most messages that the algorithm sends in a square grid. It says which of the
 // machine's protocols counts.
-std::size_t message_bytes(const suara::Base& base, int ranks, std::size_t bytes, std::size_t segment) {
+std::size_t message_bytes(const suara::BaseAlgorithm& base, int ranks, std::size_t bytes,
+                          std::size_t segment) {
   const auto block = static_cast<std::size_t>(static_cast<double>(bytes) / std::sqrt(ranks));
   if (base.name == "ring") return block;
   if (base.name == "ring_segmented") return std::min(block, segment);
@@ -41,17 +42,17 @@ suara::Hockney hockney(const Machine& machine, std::string_view expression, bool
   return hockney_of_message(within_node ? machine.within_node : machine.between_nodes, length_of_messages);
 }
 
-constexpr std::size_t hosts_segment = 1 << 20;  // of Open MPI's ring_segmented, by default
+constexpr std::size_t openmpi_segment_bytes = 1 << 20;  // of Open MPI's ring_segmented, by default
 
 // Returns the base algorithm whose formula the host's algorithm has, or null.
-const suara::Base* textbook(std::string_view host_expression) {
+const suara::BaseAlgorithm* base_with_same_formula(std::string_view host_expression) {
   std::string_view name = host_expression;
   name.remove_prefix(std::string_view("native(").size());
   name.remove_suffix(1);
   if (name == "nonoverlapping" || name == "reduce_bcast") name = "binomial";
   if (name == "shumilin_ring") name = "ring";
   const auto bases = suara::bases();
-  const auto found = std::ranges::find(bases, name, &suara::Base::name);
+  const auto found = std::ranges::find(bases, name, &suara::BaseAlgorithm::name);
   return found != bases.end() ? &*found : nullptr;
 }
 
@@ -66,24 +67,25 @@ int consecutive_ranks(const Placement& placement) {
 std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement, std::size_t bytes,
                                  std::string_view mpi) {
   std::vector<GridPart> parts;
-  const auto add = [&](std::string expression, const suara::Base& base, std::size_t segment) {
+  const auto add = [&](std::string expression, const suara::BaseAlgorithm& base, std::size_t segment) {
     const std::size_t length_of_messages = message_bytes(base, placement.ranks, bytes, segment);
     const suara::Hockney within = hockney(machine, expression, true, length_of_messages);
     const suara::Hockney between = hockney(machine, expression, false, length_of_messages);
     parts.push_back({std::move(expression), {&base, within, between, static_cast<double>(segment)}});
   };
-  for (const suara::Base& base : suara::bases()) {
+  for (const suara::BaseAlgorithm& base : suara::bases()) {
     if (base.name != "ring_segmented") {
       add(name_in_expressions(base, 0), base, 0);
       continue;
     }
-    for (const std::size_t segment : segments) add(name_in_expressions(base, segment), base, segment);
+    for (const std::size_t segment : segment_sizes) add(name_in_expressions(base, segment), base, segment);
   }
   for (const Machine::Algorithm& each : machine.algorithms) {
     const bool is_hosts = each.expression.starts_with("native(") && each.expression.ends_with(")");
     if (mpi.empty() || each.mpi != mpi || !is_hosts || each.is_within_node) continue;
-    const suara::Base* base = textbook(each.expression);
-    if (base != nullptr) add(each.expression, *base, base->name == "ring_segmented" ? hosts_segment : 0);
+    const suara::BaseAlgorithm* base = base_with_same_formula(each.expression);
+    if (base != nullptr)
+      add(each.expression, *base, base->name == "ring_segmented" ? openmpi_segment_bytes : 0);
   }
   return parts;
 }
@@ -91,9 +93,9 @@ std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placem
 namespace {
 
 // The question that the optimiser answers, and the names of the algorithms in its answer.
-class Question {
+class GridSearch {
  public:
-  Question(const Machine& machine, const Placement& placement, std::size_t bytes, std::string_view mpi)
+  GridSearch(const Machine& machine, const Placement& placement, std::size_t bytes, std::string_view mpi)
       : parts_(grid_parts(machine, placement, bytes, mpi)) {
     for (const GridPart& part : parts_) candidates_.push_back(part.candidate);
     const Machine::Messages& messages = placement.nodes == 1 ? machine.within_node : machine.between_nodes;
@@ -107,9 +109,9 @@ class Question {
                 .message = hockney_of_message(messages, bytes)};
   }
 
-  [[nodiscard]] suara::Grid answer() const { return suara::cheapest_grid(problem_, candidates_); }
+  [[nodiscard]] suara::Grid find_grid() const { return suara::cheapest_grid(problem_, candidates_); }
 
-  [[nodiscard]] std::string text_of(const suara::Grid& grid) const {
+  [[nodiscard]] std::string grid_text(const suara::Grid& grid) const {
     const auto part = [&](int dimension) -> const std::string& {
       return parts_[grid.algorithms[static_cast<std::size_t>(dimension)]].expression;
     };
@@ -125,7 +127,7 @@ class Question {
     return "grid(" + sizes + (are_equal ? ", " + part(0) : algorithms) + ")";
   }
 
-  // Returns the time of what text_of() has returned for some length.
+  // Returns the time of what grid_text() has returned for some length.
   [[nodiscard]] double seconds(const Expression& chosen) const {
     const bool is_grid = chosen.algorithm == &combinators::grid;
     suara::Grid grid{.dimensions = is_grid ? static_cast<int>(chosen.dimensions.size()) : 1};
@@ -145,11 +147,11 @@ class Question {
 };
 
 // Where a part of an expression runs, and on how many bytes.
-struct CallOfPart {
+struct PartCall {
   Placement placement;
   std::size_t bytes;
 };
-CallOfPart make_part_call(const Expression& expression, const Placement& placement, std::size_t bytes) {
+PartCall make_part_call(const Expression& expression, const Placement& placement, std::size_t bytes) {
   if (expression.algorithm == &combinators::pipeline) {
     const auto count = static_cast<std::size_t>(std::max(1, expression.segments));
     return {placement, expression.segments > 0 ? bytes / count : std::min(bytes, expression.bytes)};
@@ -168,10 +170,10 @@ bool grids_are_good_enough(const Expression& expression, const Expression& chose
                            const Placement& placement, std::size_t bytes) {
   if (is_automatic_grid(expression)) {
     if (placement.ranks < 2) return true;
-    const Question question(machine, placement, bytes, {});
-    return question.seconds(chosen) <= good_enough * question.answer().seconds;
+    const GridSearch question(machine, placement, bytes, {});
+    return question.seconds(chosen) <= good_enough_factor * question.find_grid().seconds;
   }
-  const CallOfPart call = make_part_call(expression, placement, bytes);
+  const PartCall call = make_part_call(expression, placement, bytes);
   for (std::size_t k = 0; k < expression.parts.size(); ++k) {
     if (has_automatic_grid(expression.parts[k]) &&
         !grids_are_good_enough(expression.parts[k], chosen.parts[k], machine, call.placement, call.bytes))
@@ -184,32 +186,33 @@ bool grids_are_good_enough(const Expression& expression, const Expression& chose
 
 ChosenGrid choose_grid(const Machine& machine, const Placement& placement, std::size_t bytes,
                        std::string_view mpi) {
-  const Question question(machine, placement, bytes, mpi);
-  const suara::Grid grid = question.answer();
-  return {question.text_of(grid), grid.seconds};
+  const GridSearch question(machine, placement, bytes, mpi);
+  const suara::Grid grid = question.find_grid();
+  return {question.grid_text(grid), grid.seconds};
 }
 
 double grid_seconds(const Expression& chosen, const Machine& machine, const Placement& placement,
                     std::size_t bytes) {
-  return Question(machine, placement, bytes, {}).seconds(chosen);
+  return GridSearch(machine, placement, bytes, {}).seconds(chosen);
 }
 
-Expression choose_grids_in(const Expression& expression, const Machine& machine, const Placement& placement,
-                           std::size_t bytes) {
+Expression replace_automatic_grids(const Expression& expression, const Machine& machine,
+                                   const Placement& placement, std::size_t bytes) {
   if (is_automatic_grid(expression)) {
     if (placement.ranks < 2) return parse_expression(Collective::allreduce, "recursive_doubling");
     return parse_expression(Collective::allreduce, choose_grid(machine, placement, bytes).expression);
   }
   if (!has_automatic_grid(expression)) return expression;
   Expression result = expression;
-  const CallOfPart call = make_part_call(expression, placement, bytes);
-  for (Expression& part : result.parts) part = choose_grids_in(part, machine, call.placement, call.bytes);
+  const PartCall call = make_part_call(expression, placement, bytes);
+  for (Expression& part : result.parts)
+    part = replace_automatic_grids(part, machine, call.placement, call.bytes);
   return result;
 }
 
-std::size_t end_of_grids(const Expression& expression, const Machine& machine, const Placement& placement,
-                         std::size_t least, std::size_t most) {
-  const Expression chosen = choose_grids_in(expression, machine, placement, typical_length(least));
+std::size_t longest_with_same_grids(const Expression& expression, const Machine& machine,
+                                    const Placement& placement, std::size_t least, std::size_t most) {
+  const Expression chosen = replace_automatic_grids(expression, machine, placement, typical_length(least));
   std::size_t good = least;
   while (good < std::min(most, longest)) {
     const std::size_t quarter = std::max<std::size_t>(1, std::bit_floor(good) / 4);

@@ -44,8 +44,8 @@ struct ChosenGrid {
 
 // Returns `expression` with a grid instead of each grid(auto). All values are equal on all ranks, so the
 // result is, too.
-[[nodiscard]] Expression choose_grids_in(const Expression& expression, const Machine& machine,
-                                         const Placement& placement, std::size_t bytes);
+[[nodiscard]] Expression replace_automatic_grids(const Expression& expression, const Machine& machine,
+                                                 const Placement& placement, std::size_t bytes);
 
 // Returns the length for which calls of `least` bytes and a little more get their grids. Powers of two are
 // often whole numbers of segments, and therefore cheaper than what is near them.
@@ -53,7 +53,8 @@ struct ChosenGrid {
 
 // Returns the largest length, at most `most`, up to which the grids of calls of `least` bytes are within 3%
 // of the cheapest. It looks at four lengths between two powers of two, so that a plan has few rows.
-[[nodiscard]] std::size_t end_of_grids(const Expression& expression, const Machine& machine,
-                                       const Placement& placement, std::size_t least, std::size_t most);
+[[nodiscard]] std::size_t longest_with_same_grids(const Expression& expression, const Machine& machine,
+                                                  const Placement& placement, std::size_t least,
+                                                  std::size_t most);
 
 }  // namespace offbeat

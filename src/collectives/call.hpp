@@ -18,12 +18,12 @@ struct Stripe {
   std::size_t length = std::numeric_limits<std::size_t>::max();
 
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector) const {
+  [[nodiscard]] AnyVector part_of(const AnyVector& vector) const {
     const std::size_t begin = std::min(first, vector.count);
     return vector.slice(begin, std::min(length, vector.count - begin));
   }
   // Returns the stripe `inner` of the elements that this stripe selects.
-  [[nodiscard]] Stripe of(const Stripe& inner) const {
+  [[nodiscard]] Stripe part_of(const Stripe& inner) const {
     const std::size_t begin = std::min(inner.first, length);
     return {first + begin, std::min(inner.length, length - begin)};
   }
@@ -39,20 +39,21 @@ struct BlockList {
 
   // Returns the block of `rank` in `vector`, which has the blocks of `ranks` ranks.
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, int rank, int ranks) const {
+  [[nodiscard]] AnyVector block_of(const AnyVector& vector, int rank, int ranks) const {
     const auto index = static_cast<std::size_t>(rank);
-    if (counts == nullptr) return stripe.of(vector.block(ranks, rank));
+    if (counts == nullptr) return stripe.part_of(vector.block(ranks, rank));
     const std::ptrdiff_t begin = begins[index] * static_cast<std::ptrdiff_t>(vector.width);
-    return stripe.of(
+    return stripe.part_of(
         AnyVector{vector.data == nullptr ? nullptr : vector.data + begin, counts[index], vector.width});
   }
 
   // Returns blocks [first, first + number) as one view. They must follow one another, without stripes.
   template <class AnyVector>
-  [[nodiscard]] AnyVector several(const AnyVector& vector, int first, int number, int ranks) const {
+  [[nodiscard]] AnyVector consecutive_blocks(const AnyVector& vector, int first, int number,
+                                             int ranks) const {
     if (counts == nullptr) return vector.blocks(ranks, first, number);
     if (number == 0) return vector.slice(0, 0);
-    AnyVector all = of(vector, first, ranks);
+    AnyVector all = block_of(vector, first, ranks);
     for (int rank = first + 1; rank < first + number; ++rank) all.count += counts[rank];
     return all;
   }
@@ -62,7 +63,7 @@ struct BlockList {
 
   // Returns the view from the first element of any block to the last one, including what lies between blocks.
   template <class AnyVector>
-  [[nodiscard]] AnyVector span(const AnyVector& vector, int ranks) const {
+  [[nodiscard]] AnyVector span_of_blocks(const AnyVector& vector, int ranks) const {
     if (counts == nullptr || vector.count == 0) return vector;
     std::ptrdiff_t first = std::numeric_limits<std::ptrdiff_t>::max();
     std::ptrdiff_t last = std::numeric_limits<std::ptrdiff_t>::min();
@@ -107,7 +108,7 @@ struct Call {
   BlockList output_blocks{};  // its `counts` are equal on all ranks, except in alltoallv
 
   // Returns this call with other vectors: parts of its own, or intermediate results.
-  [[nodiscard]] Call with(ConstVector other_input, Vector other_output) const {
+  [[nodiscard]] Call with_vectors(ConstVector other_input, Vector other_output) const {
     Call other = *this;
     other.input = other_input;
     other.output = other_output;

@@ -25,24 +25,24 @@ bool cuts_vector(Collective collective) {
 // The costs of the parts of one model, for one call.
 class CostModel::Parts final : public CostOfParts {
  public:
-  Parts(const CostModel& whole, const CostCase& call) : whole_(whole), call_(call) {}
+  Parts(const CostModel& whole, const CostCase& call) : whole_model_(whole), call_(call) {}
 
   [[nodiscard]] double time(std::size_t dimension, double ranks, double bytes) const override {
-    return part(dimension)(on(ranks, bytes));
+    return part_model(dimension)(cost_case_of_part(ranks, bytes));
   }
   [[nodiscard]] double busy(double ranks, double bytes) const override {
-    return part(0).busy(on(ranks, bytes));
+    return part_model(0).busy(cost_case_of_part(ranks, bytes));
   }
   [[nodiscard]] double steps(double ranks, double bytes) const override {
-    return part(0).steps(on(ranks, bytes));
+    return part_model(0).steps(cost_case_of_part(ranks, bytes));
   }
 
  private:
-  [[nodiscard]] const CostModel& part(std::size_t dimension) const {
-    return whole_.parts_.at(whole_.parts_.size() == 1 ? 0 : dimension);
+  [[nodiscard]] const CostModel& part_model(std::size_t dimension) const {
+    return whole_model_.parts_.at(whole_model_.parts_.size() == 1 ? 0 : dimension);
   }
   // A part of all ranks stays on the nodes that they are on. A part of some has one rank on each.
-  [[nodiscard]] CostCase on(double ranks, double bytes) const {
+  [[nodiscard]] CostCase cost_case_of_part(double ranks, double bytes) const {
     CostCase call = call_;
     if (static_cast<int>(ranks) != call.ranks) call.nodes = 0;
     call.ranks = static_cast<int>(ranks);
@@ -50,11 +50,11 @@ class CostModel::Parts final : public CostOfParts {
     return call;
   }
 
-  const CostModel& whole_;
+  const CostModel& whole_model_;
   const CostCase& call_;
 };
 
-std::optional<CostModel> CostModel::of(Collective collective, const Expression& expression) {
+std::optional<CostModel> CostModel::for_expression(Collective collective, const Expression& expression) {
   const bool is_words = works_on_board(expression) || expression.is_native();
   if (is_words) return {};
   std::optional<CostModel> model;
@@ -63,9 +63,9 @@ std::optional<CostModel> CostModel::of(Collective collective, const Expression& 
   } catch (const UsageError&) {
     return {};
   }
-  for (const Expression& part : expression.parts) {
-    if (works_on_board(part)) continue;
-    std::optional<CostModel> of_part = of(collective, part);
+  for (const Expression& part_model : expression.parts) {
+    if (works_on_board(part_model)) continue;
+    std::optional<CostModel> of_part = for_expression(collective, part_model);
     if (!of_part) return {};
     model->parts_.push_back(std::move(*of_part));
   }

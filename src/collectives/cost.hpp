@@ -32,7 +32,7 @@ class CostModel final {
  public:
   // Returns nothing if the cost of the algorithm, or of a part, is only words: the board's algorithms, and
   // those of the host.
-  static std::optional<CostModel> of(Collective collective, const Expression& expression);
+  static std::optional<CostModel> for_expression(Collective collective, const Expression& expression);
 
   // Returns the time in seconds.
   [[nodiscard]] double operator()(const CostCase& call) const;

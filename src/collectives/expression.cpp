@@ -35,12 +35,12 @@ constexpr Unit units[] = {
 class Parser {
  public:
   Parser(Collective collective, std::string_view text)
-      : collective_(collective), known_(repertoire(collective).algorithms), text_(text) {
-    if (known_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
+      : collective_(collective), algorithms_(repertoire(collective).algorithms), text_(text) {
+    if (algorithms_.empty()) throw UsageError(std::string(name_of(collective)) + " has no algorithms");
   }
 
   Expression parse_whole_text() {
-    Expression result = expression(0, Place::whole);
+    Expression result = expression(0, ExpressionPosition::whole);
     skip_blanks();
     if (position_ < text_.size()) fail("unexpected '" + printable(text_.substr(position_)) + "'");
     if (result.lanes() > most_lanes) {
@@ -51,23 +51,23 @@ class Parser {
   }
 
  private:
-  enum class Place { whole, part, part_or_native, node_phase };
+  enum class ExpressionPosition { whole, part, part_or_native, node_phase };
 
-  Expression expression(int depth, Place place) {
+  Expression expression(int depth, ExpressionPosition place) {
     skip_blanks();
     const std::size_t start = position_;
     if (depth > deepest_nesting) fail("nested too deeply");
     const std::string_view name = word();
     if (name.empty())
-      fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + here() + "'");
+      fail(at_end() ? "expected an algorithm" : "expected an algorithm, found '" + next_character() + "'");
     Expression result;
     result.algorithm = find(name, start);
-    const bool is_part = place == Place::part || place == Place::part_or_native;
-    const bool is_misplaced = result.is_native() && place != Place::part_or_native;
+    const bool is_part = place == ExpressionPosition::part || place == ExpressionPosition::part_or_native;
+    const bool is_misplaced = result.is_native() && place != ExpressionPosition::part_or_native;
     if (is_part && (is_misplaced || result.algorithm->needs.board != OnBoard::no))
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
-    if (place == Place::node_phase && !works_on_node(result.algorithm))
-      fail_at(start, std::string(name) + " does not work on a board; " + which_work_on_node());
+    if (place == ExpressionPosition::node_phase && !works_on_node(result.algorithm))
+      fail_at(start, std::string(name) + " does not work on a board; " + names_of_node_algorithms());
     const auto parameters = result.algorithm->parameters;
     if (result.is_native() && peek() == '(') {
       name_in_host(result);
@@ -101,7 +101,8 @@ class Parser {
     if (std::ranges::any_of(name, is_upper))
       fail_at(start, "the names of the host's algorithms have no capital letters");
     if (peek() != ')')
-      fail(std::string("expected ')'") + (at_end() ? "" : ", found '" + here() + "'") + " in native(NAME)");
+      fail(std::string("expected ')'") + (at_end() ? "" : ", found '" + next_character() + "'") +
+           " in native(NAME)");
     ++position_;
     result.name_in_host = name;
   }
@@ -148,21 +149,21 @@ class Parser {
         dimensions(result, start);
         return;
       case Parameter::algorithm:
-        result.parts.push_back(expression(depth + 1, Place::part));
+        result.parts.push_back(expression(depth + 1, ExpressionPosition::part));
         return;
       case Parameter::algorithm_or_native:
-        result.parts.push_back(expression(depth + 1, Place::part_or_native));
-        if (result.parts.front().is_native() && !taken_in_segments.contain(collective_))
+        result.parts.push_back(expression(depth + 1, ExpressionPosition::part_or_native));
+        if (result.parts.front().is_native() && !segmentable_by_host.contain(collective_))
           fail_at(start, "native cannot work on a part of each vector of this collective");
         return;
       case Parameter::node_algorithm:
-        result.parts.push_back(expression(depth + 1, Place::node_phase));
+        result.parts.push_back(expression(depth + 1, ExpressionPosition::node_phase));
         return;
       case Parameter::algorithms:
-        result.parts.push_back(expression(depth + 1, Place::part));
+        result.parts.push_back(expression(depth + 1, ExpressionPosition::part));
         while (peek() == ',') {
           ++position_;
-          result.parts.push_back(expression(depth + 1, Place::part));
+          result.parts.push_back(expression(depth + 1, ExpressionPosition::part));
         }
         if (std::ranges::any_of(result.parts, has_automatic_grid))
           fail_at(start, "grid(auto) cannot be a part of a grid that has a shape");
@@ -223,11 +224,11 @@ class Parser {
   }
 
   const Algorithm* find(std::string_view name, std::size_t start) {
-    for (const Algorithm* algorithm : known_) {
+    for (const Algorithm* algorithm : algorithms_) {
       if (algorithm->name == name) return algorithm;
     }
     std::vector<std::string_view> names;
-    for (const Algorithm* algorithm : known_) names.push_back(algorithm->name);
+    for (const Algorithm* algorithm : algorithms_) names.push_back(algorithm->name);
     const std::string_view meant = most_similar(name, names);
     fail_at(start, "unknown algorithm '" + printable(name) + "'" +
                        (meant.empty() ? "" : " (did you mean '" + std::string(meant) + "'?)"));
@@ -239,10 +240,10 @@ class Parser {
     return algorithm->needs.board == OnBoard::one_node &&
            (collective_ != Collective::allreduce || algorithm->node_phase != nullptr);
   }
-  [[nodiscard]] std::string which_work_on_node() const {
+  [[nodiscard]] std::string names_of_node_algorithms() const {
     std::string names;
     int count = 0;
-    for (const Algorithm* each : known_) {
+    for (const Algorithm* each : algorithms_) {
       if (!works_on_node(each)) continue;
       names += (count++ == 0 ? "" : ", ") + std::string(each->name);
     }
@@ -260,8 +261,8 @@ class Parser {
 
   void expect(char character, const Algorithm& algorithm) {
     if (peek() != character) {
-      fail(std::string("expected '") + character + "'" + (at_end() ? "" : ", found '" + here() + "'") +
-           " in " + signature(algorithm));
+      fail(std::string("expected '") + character + "'" +
+           (at_end() ? "" : ", found '" + next_character() + "'") + " in " + signature(algorithm));
     }
     ++position_;
   }
@@ -281,14 +282,14 @@ class Parser {
     while (!at_end() && std::isspace(static_cast<unsigned char>(text_[position_])) != 0) ++position_;
   }
   [[nodiscard]] bool at_end() const { return position_ >= text_.size(); }
-  [[nodiscard]] std::string here() const { return printable(text_.substr(position_, 1)); }
+  [[nodiscard]] std::string next_character() const { return printable(text_.substr(position_, 1)); }
   [[noreturn]] void fail(const std::string& what) const { fail_at(position_, what); }
   [[noreturn]] static void fail_at(std::size_t position, const std::string& what) {
     throw ExpressionError(position + 1, what);
   }
 
   const Collective collective_;
-  std::span<const Algorithm* const> known_;
+  std::span<const Algorithm* const> algorithms_;
   std::string_view text_;
   std::size_t position_ = 0;
 };
@@ -346,7 +347,7 @@ int Expression::lanes() const {
   return most;
 }
 
-std::string Expression::unsuitable(const Placement& placement) const {
+std::string Expression::why_unsuitable(const Placement& placement) const {
   if (is_automatic_grid(*this)) return "has no shape here";
   if (algorithm->needs.board == OnBoard::one_node && placement.nodes > 1)
     return "needs all ranks on one node";
@@ -354,9 +355,9 @@ std::string Expression::unsuitable(const Placement& placement) const {
     return "needs shared memory between the ranks of a node";
   if (algorithm->needs.ranks != nullptr && placement.ranks < algorithm->needs.ranks(*this))
     return "needs at least " + std::to_string(algorithm->needs.ranks(*this)) + " ranks";
-  if (algorithm->unsuitable != nullptr) return algorithm->unsuitable(*this, placement);
+  if (algorithm->why_unsuitable != nullptr) return algorithm->why_unsuitable(*this, placement);
   for (const Expression& part : parts) {
-    if (std::string reason = part.unsuitable(placement); !reason.empty()) return reason;
+    if (std::string reason = part.why_unsuitable(placement); !reason.empty()) return reason;
   }
   return {};
 }
@@ -365,7 +366,7 @@ std::size_t Expression::lease(const Call& call, int rank, int ranks, int node_ra
   if (algorithm->lease != nullptr) return algorithm->lease(call, rank, ranks);
   if (algorithm->needs.board == OnBoard::no) return 0;
   const std::size_t vector = std::max(call.input.bytes(), call.output.bytes());
-  return roles(call.collective).is_personal ? static_cast<std::size_t>(node_ranks) * vector : vector;
+  return roles_of(call.collective).is_personalised ? static_cast<std::size_t>(node_ranks) * vector : vector;
 }
 
 bool Expression::same_bits_every_run() const {

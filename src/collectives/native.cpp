@@ -8,7 +8,7 @@ const Algorithm native{
     .name = "native",
     .summary = "the host MPI's own collective, untouched",
     .cost = "the host's",
-    .serves = served,
+    .serves = served_collectives,
     .source = "",
     .same_bits_every_run = false,  // the host gives no such promise
 };

@@ -10,6 +10,7 @@ namespace offbeat {
 extern const Algorithm native;
 
 // The collectives that the host can run segment by segment, because each rank has one vector.
-inline constexpr Collectives taken_in_segments{Collective::allreduce, Collective::bcast, Collective::reduce};
+inline constexpr Collectives segmentable_by_host{Collective::allreduce, Collective::bcast,
+                                                 Collective::reduce};
 
 }  // namespace offbeat

@@ -14,8 +14,9 @@
 namespace offbeat {
 namespace {
 
-Task copy_only(Endpoint net, Call call) {
-  co_await net.copy(call.output_blocks.of(call.output, 0, 1), call.input_blocks.of(call.input, 0, 1));
+Task copy_on_single_rank(Endpoint net, Call call) {
+  co_await net.copy(call.output_blocks.block_of(call.output, 0, 1),
+                    call.input_blocks.block_of(call.input, 0, 1));
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ const Repertoire& repertoire(Collective collective) {
 }
 
 Task carry_out(Endpoint net, Call call, const Expression& expression) {
-  if (net.size == 1) return copy_only(net, call);
+  if (net.size == 1) return copy_on_single_rank(net, call);
   if (net.board() != nullptr && is_immediate(*expression.algorithm, net.size, call.length(net.size))) {
     const Immediate& form = *immediate_form(*expression.algorithm, net.size);
     if (form.takes_lists || !call.has_lists()) return form.run_in_steps(net, call, expression);

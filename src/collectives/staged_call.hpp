@@ -22,20 +22,21 @@ class StagedCall final : public StandInCopies {
   // Replaces each vector of `call` that is on a device by host memory. If `may_stay`, a long vector stays: an
   // algorithm runs that only names it in computations. If `apart`, the input gets memory of its own even if
   // it is a part of the output.
-  void take(Call& call, bool may_stay = false, bool apart = false);
+  void stage_vectors(Call& call, bool may_stay = false, bool apart = false);
   // Returns true if the input is in host memory that is not the output's.
-  [[nodiscard]] bool has_input_apart() const { return own_memory_.has_value(); }
+  [[nodiscard]] bool has_input_apart() const { return separate_input_.has_value(); }
 
   // Call fetch_input() before a collective that runs at once, and deliver_output() after it. An operation
   // begins with begin_fetch(), and calls begin_delivery() by itself. All throw CommunicationError.
-  void fetch_input() const { input_.is_staged() ? input_.fetch() : void(); }
-  void deliver_output() const { output_.is_staged() ? output_.deliver() : void(); }
+  void fetch_input() const { input_.is_staged() ? input_.copy_to_host() : void(); }
+  void deliver_output() const { output_.is_staged() ? output_.copy_to_device() : void(); }
   void begin_fetch() {
-    if (input_.is_staged()) copies_.begin_read(input_.memory, input_.in_host, input_.on_device, input_.bytes);
+    if (input_.is_staged())
+      copies_.begin_read(input_.memory, input_.host_copy, input_.on_device, input_.bytes);
   }
   void begin_delivery() const override {
     if (output_.is_staged())
-      copies_.begin_write(output_.memory, output_.on_device, output_.in_host, output_.bytes);
+      copies_.begin_write(output_.memory, output_.on_device, output_.host_copy, output_.bytes);
   }
 
   // Returns this, or null if nothing is on a device.
@@ -46,23 +47,23 @@ class StagedCall final : public StandInCopies {
   [[nodiscard]] DeviceCopies* on_device() const override { return &copies_; }
 
  private:
-  struct Part {
+  struct StagedVector {
     DeviceMemory memory;
     std::byte* on_device = nullptr;
     std::size_t bytes = 0;
-    std::byte* in_host = nullptr;  // null if the vector stays
+    std::byte* host_copy = nullptr;  // null if the vector stays
 
-    [[nodiscard]] bool is_staged() const { return memory && in_host != nullptr; }
-    void fetch() const { memory.read(in_host, on_device, bytes); }
-    void deliver() const { memory.write(on_device, in_host, bytes); }
+    [[nodiscard]] bool is_staged() const { return memory && host_copy != nullptr; }
+    void copy_to_host() const { memory.read(host_copy, on_device, bytes); }
+    void copy_to_device() const { memory.write(on_device, host_copy, bytes); }
   };
-  void leave(const Part& part) { copies_.use(part.memory, part.on_device, part.bytes); }
+  void leave_on_device(const StagedVector& part) { copies_.use(part.memory, part.on_device, part.bytes); }
 
-  Part input_;
-  Part output_;
-  std::optional<PinnedBlock> memory_;      // for the output, and for an input inside it
-  std::optional<PinnedBlock> own_memory_;  // for an input elsewhere
-  mutable DeviceCopies copies_;            // comes last: it waits for copies of this memory
+  StagedVector input_;
+  StagedVector output_;
+  std::optional<PinnedBlock> memory_;          // for the output, and for an input inside it
+  std::optional<PinnedBlock> separate_input_;  // for an input elsewhere
+  mutable DeviceCopies copies_;                // comes last: it waits for copies of this memory
 };
 
 }  // namespace offbeat

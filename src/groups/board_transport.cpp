@@ -17,7 +17,7 @@ void BoardTransport::use(Board& node_board) {
 bool BoardTransport::start(Transfer&) { throw CommunicationError("this algorithm sends messages"); }
 
 // If this is the only coroutine of the rank, nothing is done meanwhile but the turns of the host. The copy
-// goes on, and so do those that bring() has begun.
+// goes on, and so do those that prefetch() has begun.
 bool BoardTransport::start_on_device(Computation& computation) {
   if (devices_->begin(computation)) return true;
   if (others_can_run()) return false;
@@ -27,10 +27,10 @@ bool BoardTransport::start_on_device(Computation& computation) {
 }
 
 bool BoardTransport::end_round_or_suspend() {
-  if (devices_->ends_round()) return true;
+  if (devices_->try_to_end_round()) return true;
   if (others_can_run()) return false;
   Patience::Wait wait(patience_);
-  while (!devices_->ends_round()) wait.pause();
+  while (!devices_->try_to_end_round()) wait.pause();
   return true;
 }
 
@@ -58,8 +58,8 @@ void BoardTransport::abandon(Task& task) noexcept {
 }
 
 void BoardTransport::drive(Task& task, const StandInCopies* stand_ins) {
-  branches = 1;
-  branch_failure = nullptr;
+  running_coroutines = 1;
+  first_coroutine_failure = nullptr;
   use(stand_ins);
   guarded(task, [&] {
     task.start();
@@ -75,14 +75,14 @@ void BoardTransport::drive(Task& task, const StandInCopies* stand_ins) {
     }
     if (devices_ == nullptr) return;
     Patience::Wait wait(patience_);
-    while (!devices_->is_settled()) wait.pause();
+    while (!devices_->are_copies_complete()) wait.pause();
   });
 }
 
 void BoardTransport::begin(Task& task, const StandInCopies* stand_ins) {
   use(stand_ins);
-  branches = 2;  // the program is the other branch: never wait inside start()
-  branch_failure = nullptr;
+  running_coroutines = 2;  // the program is the other branch: never wait inside start()
+  first_coroutine_failure = nullptr;
   guarded(task, [&] { task.start(); });
 }
 
@@ -92,11 +92,11 @@ bool BoardTransport::advance(Task& task, bool& got_further, HostCalls calls) {
     // The host may still have messages of the program to move, and another rank may have failed.
     if (!got_further && calls == HostCalls::all && !is_over(task)) patience_.turn();
   });
-  return is_over(task) && (devices_ == nullptr || devices_->is_settled());
+  return is_over(task) && (devices_ == nullptr || devices_->are_copies_complete());
 }
 
 bool BoardTransport::is_over(const Task& task) const {
-  if (branch_failure) std::rethrow_exception(branch_failure);
+  if (first_coroutine_failure) std::rethrow_exception(first_coroutine_failure);
   if (!task.done()) return false;
   task.rethrow_if_failed();
   return true;

@@ -50,14 +50,16 @@ class BoardTransport : public Transport, public BoardWaiters {
     return true;
   }
 
-  void bring(const ConstVector& source, const Vector& place, bool for_next_round) final {
+  void prefetch(const ConstVector& source, const Vector& place, bool for_next_round) final {
     if (devices_ != nullptr) [[unlikely]]
-      devices_->bring(source, place, for_next_round);
+      devices_->prefetch(source, place, for_next_round);
   }
-  [[nodiscard]] bool ends_round() final { return devices_ == nullptr || end_round_or_suspend(); }
-  void when_round_ends(std::coroutine_handle<> waiter) final { devices_->when_round_ends(waiter); }
+  [[nodiscard]] bool try_to_end_round() final { return devices_ == nullptr || end_round_or_suspend(); }
+  void resume_when_round_ends(std::coroutine_handle<> waiter) final {
+    devices_->resume_when_round_ends(waiter);
+  }
 
-  [[nodiscard]] bool others_can_run() const final { return branches > 1; }
+  [[nodiscard]] bool others_can_run() const final { return running_coroutines > 1; }
   void wait_for_board(std::coroutine_handle<> waiter, bool begins) final {
     at_board_.push_back(waiter);
     got_further_ = got_further_ || begins;

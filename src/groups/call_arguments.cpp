@@ -32,8 +32,8 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
     : reduction_(arguments.reduction), call_{arguments.collective} {
   const Collective collective = arguments.collective;
   if (!moves_data(collective)) return;
-  const CollectiveFacts& known = facts(collective);
-  const Roles who = roles(collective);
+  const CollectiveFacts& known = facts_of(collective);
+  const Roles who = roles_of(collective);
   if (known.has_root && (arguments.root < 0 || arguments.root >= ranks))
     throw UsageError("root " + std::to_string(arguments.root) + " of " + std::to_string(ranks) + " ranks");
 
@@ -77,7 +77,7 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
       taken = input_lists_.counts[static_cast<std::size_t>(rank)];
       break;
     default:
-      given = gives ? (who.is_personal ? all_blocks : block) : 0;
+      given = gives ? (who.is_personalised ? all_blocks : block) : 0;
       // On a rank that takes nothing, the output still tells how long the call is.
       taken = !combines && !who.root_gives ? all_blocks : block;
   }
@@ -98,12 +98,12 @@ PreparedCall::PreparedCall(const CallArguments& arguments, int rank, int ranks)
   const bool is_in_place = arguments.input == nullptr || arguments.input == arguments.output;
   if (!is_in_place || !gives || given == 0) return;
   const bool gives_only = !takes && known.has_root;
-  if (gives_only || who.is_personal || arguments.output == nullptr)
+  if (gives_only || who.is_personalised || arguments.output == nullptr)
     throw UsageError("there are elements, but no separate input");
   if (combines) {
     call_.input.data = static_cast<const std::byte*>(arguments.output);  // also where rank 0 takes nothing
   } else {
-    call_.input = call_.output_blocks.of(call_.output, rank, ranks);
+    call_.input = call_.output_blocks.block_of(call_.output, rank, ranks);
   }
 }
 
@@ -111,7 +111,7 @@ void PreparedCall::stage(bool may_stay) {
   if (!devices::may_have_memory()) return;
   if (has_gaps_ && (DeviceMemory::at(call_.input.data) || DeviceMemory::at(call_.output.data)))
     throw UsageError("in GPU memory, blocks must follow one another: pass no list of begins");
-  staged_.emplace().take(call_, may_stay);
+  staged_.emplace().stage_vectors(call_, may_stay);
 }
 
 }  // namespace offbeat

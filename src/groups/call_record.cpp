@@ -42,14 +42,16 @@ std::optional<CallRecord> read_record(const Board& board, int rank, std::uint64_
   return found;
 }
 
-int named(const Locality& where, int member) { return where.here()[static_cast<std::size_t>(member)]; }
+int named(const Locality& where, int member) {
+  return where.ranks_of_own_node()[static_cast<std::size_t>(member)];
+}
 
 // These return how much this rank gives to another rank of its node, and takes from it, in an alltoallv.
 std::uint64_t given_to(const Call& call, const Locality& where, int taker) {
-  return call.input_blocks.of(call.input, named(where, taker), where.membership.ranks()).bytes();
+  return call.input_blocks.block_of(call.input, named(where, taker), where.membership.ranks()).bytes();
 }
 std::uint64_t taken_from(const Call& call, const Locality& where, int giver) {
-  return call.output_blocks.of(call.output, named(where, giver), where.membership.ranks()).bytes();
+  return call.output_blocks.block_of(call.output, named(where, giver), where.membership.ranks()).bytes();
 }
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) {
@@ -97,20 +99,20 @@ std::string CallRecord::text() const {
   text += " of ";
   if (collective == Collective::alltoallv) {
     text += "lists";
-  } else if (facts(collective).has_operation) {
+  } else if (facts_of(collective).has_operation) {
     text += std::to_string(count) + " x " + std::string(name_of(type)) + ", " + std::string(name_of(op));
   } else {
     text += bytes_text(count);
   }
   if (lists != 0) text += ", lists " + std::to_string(lists % 10000);
-  if (facts(collective).has_root) text += ", root " + std::to_string(root);
+  if (facts_of(collective).has_root) text += ", root " + std::to_string(root);
   return text;
 }
 
 void write_record(Board& board, const Locality& where, const CallRecord& mine, const Call& call) {
   if (mine.collective == Collective::alltoallv) {
     for (int taker = 0; taker < board.size; ++taker) {
-      board.pair_length(mine.number, board.rank, taker)
+      board.alltoallv_length(mine.number, board.rank, taker)
           .store(given_to(call, where, taker), std::memory_order_relaxed);
     }
   }
@@ -144,7 +146,7 @@ bool all_fit(const Board& board, const Locality& where, const CallRecord& mine, 
         theirs.lists.load(std::memory_order_relaxed) != mine.lists)
       return !find_mismatch(board, where, mine, call);
     if (mine.collective == Collective::alltoallv &&
-        board.pair_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) !=
+        board.alltoallv_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) !=
             taken_from(call, where, rank))
       return false;
   }
@@ -168,7 +170,8 @@ std::optional<CallMismatch> find_mismatch(const Board& board, const Locality& wh
                                               : mismatch_text(*theirs, other, *own, me)};
       }
       if (number != mine.number || mine.collective != Collective::alltoallv) continue;
-      const std::uint64_t given = board.pair_length(number, rank, board.rank).load(std::memory_order_relaxed);
+      const std::uint64_t given =
+          board.alltoallv_length(number, rank, board.rank).load(std::memory_order_relaxed);
       const std::uint64_t taken = taken_from(call, where, rank);
       if (given != taken)
         return CallMismatch{other, "the ranks did not make the same call: in an alltoallv, rank " +

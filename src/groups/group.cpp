@@ -32,12 +32,12 @@ void wait_for_records(Board& board, std::uint64_t number) {
 }
 
 bool is_empty_call(const Call& call, std::size_t bytes) {
-  return bytes == 0 && is_over_if_empty(call.collective);
+  return bytes == 0 && skips_empty_calls(call.collective);
 }
 
 void copy_alone(const Call& call) {
-  const ConstVector from = call.input_blocks.of(call.input, 0, 1);
-  const Vector to = call.output_blocks.of(call.output, 0, 1);
+  const ConstVector from = call.input_blocks.block_of(call.input, 0, 1);
+  const Vector to = call.output_blocks.block_of(call.output, 0, 1);
   const bool has_both = from.bytes() > 0 && to.data != nullptr;
   if (from.data != to.data && has_both) std::memmove(to.data, from.data, from.bytes());
 }
@@ -93,7 +93,7 @@ Alternative Group::choose(Plans& plans, const Call& call, std::size_t bytes) {
 void Group::announce(Collective collective, const PlanRow& row) {
   static std::array<std::atomic<const Expression*>, collectives.size()> said{};
   if (said[index_of(collective)].exchange(row.expression) == row.expression) return;
-  try_to([&] {
+  run_unless_out_of_memory([&] {
     say(std::string(offbeat::name_of(collective)) + " in a group of " + std::to_string(size_) +
         " ranks: " + row.expression->text() + " (" + row.reason + ")");
   });
@@ -207,7 +207,7 @@ void Group::break_off(const BoardError& failure) {
 }
 
 void Group::break_down_with_host() {
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     break_off(BoardError(
         Trouble::rank, rank_,
         "rank " + std::to_string(rank_) + " has called MPI_Finalize before a call in this group was over"));
@@ -411,7 +411,7 @@ std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& argu
 // -- choices and counts
 
 void select_for_groups(Collective collective, std::string_view expression) {
-  GroupProcess::get().selection.choose_always(collective, expression, "offbeat_select");
+  GroupProcess::get().selection.choose_for_every_length(collective, expression, "offbeat_select");
 }
 
 std::uint64_t calls_of_groups(Collective collective) {

@@ -52,7 +52,7 @@ class GroupNetwork {
   [[nodiscard]] virtual std::unique_ptr<MessageCarrier> carrier() = 0;
 
   // Call this before the destructor if messages may be left over.
-  virtual void spoil() noexcept = 0;
+  virtual void forbid_reuse() noexcept = 0;
 };
 
 }  // namespace offbeat

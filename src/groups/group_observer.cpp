@@ -9,7 +9,7 @@ namespace offbeat {
 ObservedGroupCall observed(const CallArguments& arguments, int rank, int ranks, bool is_blocking) {
   const Collective collective = arguments.collective;
   if (!moves_data(collective)) return {.collective = collective, .is_blocking = is_blocking};
-  const CollectiveFacts& known = facts(collective);
+  const CollectiveFacts& known = facts_of(collective);
   const std::size_t width = width_of(arguments.type);
   std::size_t count = arguments.count;
   std::size_t blocks = 1;

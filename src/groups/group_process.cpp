@@ -56,10 +56,10 @@ std::uint64_t identity_of_build(const Selection& selection) {
                              .ring_bytes = 8192};
   std::string text = "offbeat group " OFFBEAT_VERSION;
   for (const std::size_t number :
-       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.reasons_offset(),
-        shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(), shape.tree_lines_offset(),
-        shape.records_offset(), shape.steps_offset(), shape.relay_words_offset(), shape.windows_offset(),
-        shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
+       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(),
+        shape.failure_texts_offset(), shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(),
+        shape.tree_lines_offset(), shape.records_offset(), shape.steps_offset(), shape.relay_words_offset(),
+        shape.windows_offset(), shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
     text += ' ' + std::to_string(number);
   return selection.hash_of_built_in(fnv1a(text));
 }
@@ -85,20 +85,20 @@ std::uint64_t GroupProcess::fork_generation() { return forks.load(std::memory_or
 
 GroupProcess::GroupProcess() : settings(Settings::from_environment()), build(identity_of_build(selection)) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (copies_memory(settings.gpu)) devices::look_for_drivers();
-  selection.start_with(settings);
+  if (copies_device_memory(settings.gpu)) devices::look_for_drivers();
+  selection.set_initial_choice(settings);
 }
 
 void GroupProcess::joins_group(int rank) {
   if (has_joined_.exchange(true) || rank != 0) return;
-  if_possible([] {
+  run_ignoring_exceptions([] {
     const std::string line = unknown_settings();
     if (!line.empty()) say(line);
   });
   if (!settings.report) return;
   reporter = getpid();
   std::atexit([] {
-    if (reporter == getpid()) if_possible([] { get().report(); });
+    if (reporter == getpid()) run_ignoring_exceptions([] { get().report(); });
   });
 }
 

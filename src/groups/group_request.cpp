@@ -93,7 +93,7 @@ bool MessageRequest::step(bool& got_further, HostCalls calls) {
   got_further = message_.is_over || messages_.move(message_);
   if (!message_.is_over) look_around(calls);
   if (message_.is_over && has_reported_)
-    try_to([&] {
+    run_unless_out_of_memory([&] {
       say(text() + ": complete after " + std::to_string(std::lround(monotonic_s() - since_s_)) + " s");
     });
   return message_.is_over;
@@ -127,7 +127,8 @@ void MessageRequest::look_around(HostCalls calls) {
   }
   if (stall_s_ > 0 && !has_reported_ && now_s - since_s_ > stall_s_) {
     has_reported_ = true;
-    try_to([&] { say(text() + ": it has waited " + std::to_string(std::lround(now_s - since_s_)) + " s"); });
+    run_unless_out_of_memory(
+        [&] { say(text() + ": it has waited " + std::to_string(std::lround(now_s - since_s_)) + " s"); });
   }
   constexpr double between_looks_for_losses_s = 0.1;
   if (now_s - last_look_for_losses_s_ < between_looks_for_losses_s) return;

@@ -151,7 +151,7 @@ class GroupMaker {
       process_ = &GroupProcess::get();
       mine.build = process_->build;
       mine.settings = process_->settings_hash;
-      mine.rules = process_->selection.hash_of_users_rules();
+      mine.rules = process_->selection.hash_of_user_rules();
       mine.random = random_number();
       mine.world = process_->world();
       group_.reset(new Group(*process_, rank_, size_));
@@ -233,7 +233,7 @@ class GroupMaker {
 
   // A failure here is this rank's alone, so the ranks vote afterwards.
   void equip() {
-    const bool is_made = try_to([&] {
+    const bool is_made = run_unless_out_of_memory([&] {
       Group& group = *group_;
       NodeBoard& board = *group.board_;
       if (observer_ != nullptr) group.log_ = observer_->joins(observed_group(*process_, greetings_, rank_));
@@ -299,7 +299,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
     return mine.is_watched();
   };
   if (mine.board_ != nullptr) {
-    if (are_under_way()) if_possible([&] { mine.give_up("it has freed the group"); });
+    if (are_under_way()) run_ignoring_exceptions([&] { mine.give_up("it has freed the group"); });
     while (are_under_way()) {
       operations_under_way.advance(HostCalls::all);
       operations_under_way.settle_in_any_thread();
@@ -310,7 +310,7 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
       sched_yield();
     }
     if (mine.network_ != nullptr && mine.board_->board().broken().load(std::memory_order_acquire) != 0)
-      mine.network_->spoil();
+      mine.network_->forbid_reuse();
     mine.board_->leave();
   }
 }

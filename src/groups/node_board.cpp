@@ -13,12 +13,13 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
                                stage->owner_.progress(*stage);
                              },
                          .state = this};
-  board.patience.stall = {.call =
-                              [](void* state, double waited_s, bool over) {
-                                auto* stage = static_cast<Stage*>(state);
-                                try_to([&] { stage->owner_.report_stall(*stage, waited_s, over); });
-                              },
-                          .state = this};
+  board.patience.stall = {
+      .call =
+          [](void* state, double waited_s, bool over) {
+            auto* stage = static_cast<Stage*>(state);
+            run_unless_out_of_memory([&] { stage->owner_.report_stall(*stage, waited_s, over); });
+          },
+      .state = this};
 }
 
 // The budget makes other boards give their pages back, but never this one, because it is in use.
@@ -30,7 +31,7 @@ void NodeBoard::Stage::keep(std::size_t used) noexcept {
 // A driver copies from and to the pages that it found here. So nobody may give them back.
 void NodeBoard::Stage::register_windows(const StandInCopies& vectors) noexcept {
   const DeviceCopies* const copies = vectors.on_device();
-  const DeviceMemory* const memory = copies != nullptr ? copies->in_use() : nullptr;
+  const DeviceMemory* const memory = copies != nullptr ? copies->device_in_use() : nullptr;
   if (memory == nullptr || registration_) return;
   registration_.emplace(*memory, board.windows(), board.shape().windows_bytes());
   if (!*registration_) return;
@@ -50,7 +51,7 @@ bool NodeBoard::give_pages_back() noexcept {
 void NodeBoard::rest() {
   client_.reset();
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
-  board().current_number = 0;
+  board().current_call_number = 0;
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
 }
 

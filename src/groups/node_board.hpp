@@ -51,8 +51,8 @@ struct RankNames {
 
 // What a rank tells the other nodes when it ends all use of a board.
 struct FailureNotice {
-  std::uint64_t word = 0;                 // of Board::broken; 0: there is no notice
-  char reason[BoardShape::reason_bytes];  // why, on the board of a group; set only if there is a notice
+  std::uint64_t word = 0;                       // of Board::broken; 0: there is no notice
+  char reason[BoardShape::failure_text_bytes];  // why, on the board of a group; set only if there is a notice
 };
 
 // BoardClient stands for what the present user of a board has besides the board: the host MPI. A group of one
@@ -67,7 +67,7 @@ class BoardClient {
   // Throws CommunicationError if the user can no longer use its ranks. Called in each turn of a wait.
   virtual void check() = 0;
   // Returns true if failures of other nodes come as messages.
-  [[nodiscard]] virtual bool hears_of_failures() const = 0;
+  [[nodiscard]] virtual bool gets_failure_messages() const = 0;
   // Lets the host move messages. Sets `told` if another node has told of a failure. Returns an error code of
   // the host, 0 for success.
   [[nodiscard]] virtual int take_turn(FailureNotice& told) noexcept = 0;

@@ -72,14 +72,14 @@ int NodeBoard::look_for_failure() noexcept {
     if (!size_.compares_calls)
       board().broken().compare_exchange_strong(none, told.word, std::memory_order_relaxed);
     else
-      if_possible([&] { mark_broken(Failure::told(told)); });
+      run_ignoring_exceptions([&] { mark_broken(Failure::told(told)); });
   }
   is_looking_.clear(std::memory_order_release);
   return code;
 }
 
 bool NodeBoard::is_given_up() noexcept {
-  if (client_ != nullptr && client_->hears_of_failures() && look_for_failure() != 0) return true;
+  if (client_ != nullptr && client_->gets_failure_messages() && look_for_failure() != 0) return true;
   return board().broken().load(std::memory_order_relaxed) != 0;
 }
 
@@ -112,7 +112,7 @@ void NodeBoard::progress(Stage& stage) {
 bool NodeBoard::has_come(const Stage& stage, int member) const {
   const Board& board = stage.board;
   if (stage.record_ != nullptr) return has_begun_call(board, member, stage.record_->number);
-  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.current_number;
+  return board.presence(member).entered.load(std::memory_order_relaxed) >= board.current_call_number;
 }
 
 void NodeBoard::look_around(Stage& stage) {
@@ -196,11 +196,11 @@ void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
   // need not.
   if (!is_first) return;
   if (why != nullptr)
-    try_to([&] {
+    run_unless_out_of_memory([&] {
       say(call(board()) + ": rank " + std::to_string(failed) + std::string(space_) + " has failed: " + why +
           "; this " + std::string(everyone_) + " can no longer be used");
     });
-  if (client_ == nullptr || !client_->hears_of_failures()) return;
+  if (client_ == nullptr || !client_->gets_failure_messages()) return;
   client_->tell_other_nodes({.word = mine.word(), .reason = {}});
 }
 
@@ -213,8 +213,8 @@ bool NodeBoard::mark_broken(const BoardError& error) noexcept {
     Board::Word& broken = board().broken();
     if (broken.load(std::memory_order_acquire) == 0) {
       const std::string_view text(error.what());
-      char* const reason = board().reason(locality_.member);
-      reason[text.copy(reason, BoardShape::reason_bytes - 1)] = '\0';
+      char* const failure_text = board().failure_text(locality_.member);
+      failure_text[text.copy(failure_text, BoardShape::failure_text_bytes - 1)] = '\0';
       std::uint64_t none = 0;
       is_first = broken.compare_exchange_strong(none, Failure(error, locality_.member).word(),
                                                 std::memory_order_acq_rel);
@@ -228,7 +228,7 @@ BoardError NodeBoard::break_off(const BoardError& error) {
   const bool is_first = mark_broken(error);
   if (is_first && client_ != nullptr) {
     FailureNotice notice{.word = board().broken().load(std::memory_order_acquire), .reason = {}};
-    std::memcpy(notice.reason, board().reason(locality_.member), sizeof notice.reason);
+    std::memcpy(notice.reason, board().failure_text(locality_.member), sizeof notice.reason);
     client_->tell_other_nodes(notice);
   }
   return failure();
@@ -236,14 +236,16 @@ BoardError NodeBoard::break_off(const BoardError& error) {
 
 BoardError NodeBoard::failure() const {
   const Failure found(stages_.front()->board.broken().load(std::memory_order_acquire));
-  const char* const reason = stages_.front()->board.reason(found.writer());
-  return {found.trouble(), found.rank(), std::string(reason, strnlen(reason, BoardShape::reason_bytes))};
+  const char* const failure_text = stages_.front()->board.failure_text(found.writer());
+  return {found.trouble(), found.rank(),
+          std::string(failure_text, strnlen(failure_text, BoardShape::failure_text_bytes))};
 }
 
 std::string NodeBoard::call(const Board& board) const {
-  return std::string(offbeat::name_of(board.current)) + " number " + std::to_string(board.current_number) +
-         " on this " + std::string(everyone_) + ", " + std::to_string(board.current_bytes) + " bytes, " +
-         std::to_string(board.size) + " ranks on " + host_name_;
+  return std::string(offbeat::name_of(board.current)) + " number " +
+         std::to_string(board.current_call_number) + " on this " + std::string(everyone_) + ", " +
+         std::to_string(board.current_bytes) + " bytes, " + std::to_string(board.size) + " ranks on " +
+         host_name_;
 }
 
 void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
@@ -251,7 +253,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
-    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_number) {
+    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_call_number) {
       missing.push_back(number_of(rank));
     } else if (rank < board.rank) {
       lower_rank_waits = true;

@@ -39,7 +39,7 @@ class HandOut {
     }
     stages_ = shape.stages;
     if (locality.member > 0) return;
-    if (locality.here().size() > static_cast<std::size_t>(Board::most_ranks)) {
+    if (locality.ranks_of_own_node().size() > static_cast<std::size_t>(Board::most_ranks)) {
       refusals.add("a board", E2BIG);
       return;
     }
@@ -67,16 +67,17 @@ class HandOut {
   const Descriptor& by_socket(SetUp& set_up, std::size_t bytes) {
     std::vector<Mailbox::Address> addresses;
     const auto ranks = static_cast<std::size_t>(locality_.membership.ranks());
-    if (!set_up.all(try_to([&] { addresses.resize(ranks); }))) return file_;
+    if (!set_up.all(run_unless_out_of_memory([&] { addresses.resize(ranks); }))) return file_;
     const auto address_of = [&](int rank) -> const Mailbox::Address& {
       return addresses[static_cast<std::size_t>(rank)];
     };
     Mailbox mailbox(refusals_);
     set_up.gather(mailbox.address(), addresses.data());
-    if (locality_.member > 0) mailbox.listen_to(address_of(locality_.here().front()), refusals_);
+    if (locality_.member > 0) mailbox.listen_to(address_of(locality_.ranks_of_own_node().front()), refusals_);
     static_cast<void>(set_up.all(true));  // from here on, all listen
     if (locality_.member == 0) {
-      for (const int rank : locality_.here().subspan(1)) mailbox.send(file_, address_of(rank), refusals_);
+      for (const int rank : locality_.ranks_of_own_node().subspan(1))
+        mailbox.send(file_, address_of(rank), refusals_);
     }
     static_cast<void>(set_up.all(true));  // from here on, everything is sent
     if (locality_.member > 0) file_ = mailbox.take(of_leader(), bytes, refusals_);
@@ -118,7 +119,7 @@ Patience patience_for(const Settings& settings, bool shares_cores) {
       break;
     case WaitPolicy::spin:
       patience.shares_cores = false;
-      patience.gives_way = false;
+      patience.yields_to_threads = false;
       break;
     case WaitPolicy::sleep:
       patience.sleep_after_s = 0;
@@ -147,7 +148,7 @@ bool seems_to_share_cores() {
 std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& locality, const RankNames& names,
                                              const Settings& settings, WindowBudget& budget,
                                              const BoardSize& size, std::string& why_not) {
-  BoardShape shape{.ranks = static_cast<int>(locality.here().size()),
+  BoardShape shape{.ranks = static_cast<int>(locality.ranks_of_own_node().size()),
                    .window_bytes = size.window_bytes,
                    .stages = size.stages,
                    .compares_calls = size.compares_calls,
@@ -155,9 +156,9 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
-  const bool is_ready = try_to([&] {
+  const bool is_ready = run_unless_out_of_memory([&] {
     memory_of_node.emplace(locality, shape, refusals);
-    cores.resize(locality.here().size());
+    cores.resize(locality.ranks_of_own_node().size());
   });
   if (!is_ready) refusals.add("malloc", ENOMEM);
   shape.stages = set_up.least(is_ready ? memory_of_node->stages() : 0);
@@ -166,7 +167,7 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
     for (const auto way : {&HandOut::by_offer, &HandOut::by_socket}) {
       const Descriptor& file = ((*memory_of_node).*way)(set_up, shape.total_bytes());
       std::unique_ptr<NodeBoard> mine;
-      const bool is_made = try_to([&] {
+      const bool is_made = run_unless_out_of_memory([&] {
         SharedMemory memory = SharedMemory::map(file, shape.total_bytes(), refusals);
         if (!memory) return;
         mine.reset(new NodeBoard(std::move(memory), shape, size, locality, names, budget));
@@ -180,7 +181,8 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
       }
     }
   }
-  if (first == set_up.rank) try_to([&] { why_not = why_not_text(refusals, locality.here().size()); });
+  if (first == set_up.rank)
+    run_unless_out_of_memory([&] { why_not = why_not_text(refusals, locality.ranks_of_own_node().size()); });
   return nullptr;
 }
 
@@ -202,9 +204,10 @@ NodeBoard::NodeBoard(SharedMemory memory, const BoardShape& shape, const BoardSi
       host_name_(host_name()) {
   stages_.reserve(static_cast<std::size_t>(stages()));
   for (int k = 0; k < stages(); ++k) stages_.push_back(std::make_unique<Stage>(*this, k));
-  ranks_.reserve(locality.here().size());
-  for (const int rank : locality.here()) ranks_.push_back(names.numbers[static_cast<std::size_t>(rank)]);
-  peers_.reserve(locality.here().size());
+  ranks_.reserve(locality.ranks_of_own_node().size());
+  for (const int rank : locality.ranks_of_own_node())
+    ranks_.push_back(names.numbers[static_cast<std::size_t>(rank)]);
+  peers_.reserve(locality.ranks_of_own_node().size());
   // Only windows of at least a huge page get huge pages. Smaller windows would share one with windows of
   // other ranks, near the core that touched it first.
   constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -223,7 +226,7 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
     peers_.emplace_back(other.process);
   }
   // All ranks compute this from equal data, because it decides how messages are cut.
-  const int at_once = std::clamp(union_of(work_space).count(), 1, shape_.ranks);
+  const int concurrent_ranks = std::clamp(union_of(work_space).count(), 1, shape_.ranks);
   // A finding of one communicator also holds for its parts on this node, because the other ranks are still
   // there.
   static std::atomic<bool> cores_are_shared{false};
@@ -232,12 +235,12 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
   const Patience chosen = patience_for(settings, cores_are_shared);
   for (int k = 0; k < stages(); ++k) {
     Board& board = stage(k).board;
-    board.at_once = at_once;
+    board.concurrent_ranks = concurrent_ranks;
     board.has_died = {
         .call = [](void* self, int rank) { return static_cast<NodeBoard*>(self)->has_died(rank); },
         .state = this};
     board.patience.shares_cores = chosen.shares_cores;
-    board.patience.gives_way = chosen.gives_way;
+    board.patience.yields_to_threads = chosen.yields_to_threads;
     board.patience.sleep_after_s = chosen.sleep_after_s;
     board.patience.stall.after_s = chosen.stall.after_s;
   }

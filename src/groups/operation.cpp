@@ -157,7 +157,7 @@ void Operation::start() {
 
 bool Operation::is_settled() const {
   DeviceCopies* const copies = plan_.stand_ins != nullptr ? plan_.stand_ins->on_device() : nullptr;
-  return copies == nullptr || copies->is_settled();
+  return copies == nullptr || copies->are_copies_complete();
 }
 
 bool Operation::step(bool& got_further, HostCalls calls) {

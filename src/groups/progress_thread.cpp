@@ -132,7 +132,7 @@ ProgressThread::ProgressThread(const std::vector<int>& cpus)
     : does_all_work_(!cpus.empty() && start_background_thread(be_the_thread<do_all_work>, nullptr, cpus)) {
   if (!cpus.empty() && !does_all_work_) {
     if (errno == EINVAL) throw UsageError("OFFBEAT_PROGRESS_CPUS names no CPU that this process may use");
-    if_possible([] {
+    run_ignoring_exceptions([] {
       say_once_on_node(
           "no thread is left for OFFBEAT_PROGRESS_CPUS: the program's own threads do all the work");
     });
@@ -150,7 +150,7 @@ void ProgressThread::ensure(bool is_urgent) const {
     duty.wake();
   } else if (!start_background_thread(be_the_thread<look_after_operations>)) {
     // The operation is under way, so its call must not fail.
-    if_possible([] {
+    run_ignoring_exceptions([] {
       say_once_on_node(
           "no thread is left for non-blocking collectives: they advance in calls of collectives and requests "
           "only");

@@ -4,10 +4,12 @@
 
 namespace offbeat::turns_in_waits {
 
-bool are_due() { return TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::is_due(); }
+bool are_due() { return TurnDueOf<ProcessorClock, DynamicThreadLocal<ProcessorClock>>::is_due(); }
 
-bool are_due_in_spin() { return TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::is_due_in_spin(); }
+bool are_due_in_spin() {
+  return TurnDueOf<ProcessorClock, DynamicThreadLocal<ProcessorClock>>::is_due_in_spin();
+}
 
-void give(const TurnCall& turn) { TurnDueOf<ProcessorClock, LoadedLater<ProcessorClock>>::give(turn); }
+void give(const TurnCall& turn) { TurnDueOf<ProcessorClock, DynamicThreadLocal<ProcessorClock>>::give(turn); }
 
 }  // namespace offbeat::turns_in_waits

@@ -12,7 +12,7 @@ namespace offbeat {
 void WindowBudget::add(NodeBoard& board, std::size_t more_bytes) noexcept {
   const std::lock_guard lock(mutex_);
   now_.fetch_add(1, std::memory_order_relaxed);
-  const bool is_listed = try_to([&] {
+  const bool is_listed = run_unless_out_of_memory([&] {
     if (std::ranges::find(boards_, &board, &Listed::board) == boards_.end()) boards_.push_back({&board, 0});
   });
   if (!is_listed) return;

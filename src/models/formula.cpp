@@ -15,7 +15,7 @@
 namespace offbeat {
 namespace {
 
-constexpr int deepest = 40;
+constexpr int deepest_nesting = 40;
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
@@ -24,7 +24,7 @@ bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0;
 double power_of_two(double number) { return std::exp2(std::floor(std::log2(number))); }
 
 // Returns how many bits are set in the binary numbers from 0 to `end` - 1.
-double ones_below(double end) {
+double count_set_bits_below(double end) {
   double ones = 0;
   for (double bit = 1; bit < end; bit *= 2) {
     const double rounds = std::floor(end / (2 * bit));
@@ -67,27 +67,27 @@ class FormulaParser {
 
  private:
   using Kind = Formula::Kind;
-  using Index = std::uint16_t;
+  using NodeIndex = std::uint16_t;
 
-  Index add(Kind kind, Index first = Formula::none, Index second = Formula::none,
-            Index third = Formula::none) {
+  NodeIndex add(Kind kind, NodeIndex first = Formula::none, NodeIndex second = Formula::none,
+                NodeIndex third = Formula::none) {
     formula_.nodes_.push_back({.kind = kind, .operands = {first, second, third}});
-    return static_cast<Index>(formula_.nodes_.size() - 1);
+    return static_cast<NodeIndex>(formula_.nodes_.size() - 1);
   }
-  Index add_number(double number) {
-    const Index index = add(Kind::number);
+  NodeIndex add_number(double number) {
+    const NodeIndex index = add(Kind::number);
     formula_.nodes_[index].number = number;
     return index;
   }
-  Index add_letter(Kind kind, char letter) {
-    const Index index = add(kind);
+  NodeIndex add_letter(Kind kind, char letter) {
+    const NodeIndex index = add(kind);
     formula_.nodes_[index].letter = letter;
     return index;
   }
 
-  Index sum_of_terms(int depth) {
-    if (depth > deepest) fail("nested too deeply");
-    Index left = accept("-") ? add(Kind::subtract, add_number(0), term(depth)) : term(depth);
+  NodeIndex sum_of_terms(int depth) {
+    if (depth > deepest_nesting) fail("nested too deeply");
+    NodeIndex left = accept("-") ? add(Kind::subtract, add_number(0), term(depth)) : term(depth);
     while (true) {
       if (accept("+")) {
         left = add(Kind::add, left, term(depth));
@@ -99,8 +99,8 @@ class FormulaParser {
     }
   }
 
-  Index term(int depth) {
-    Index left = power(depth);
+  NodeIndex term(int depth) {
+    NodeIndex left = power(depth);
     while (true) {
       if (accept("/")) {
         left = add(Kind::divide, left, power(depth));
@@ -112,14 +112,14 @@ class FormulaParser {
     }
   }
 
-  Index power(int depth) {
-    const Index base = factor(depth);
+  NodeIndex power(int depth) {
+    const NodeIndex base = factor(depth);
     return accept("^") ? add(Kind::power, base, factor(depth)) : base;
   }
 
-  Index factor(int depth) {
+  NodeIndex factor(int depth) {
     if (accept("(")) {
-      const Index inner = sum_of_terms(depth + 1);
+      const NodeIndex inner = sum_of_terms(depth + 1);
       expect(")");
       return inner;
     }
@@ -132,12 +132,13 @@ class FormulaParser {
     for (const auto& [name, kind] : names) {
       if (accept(name)) return add(kind);
     }
-    if (!is_letter(peek())) fail(at_end() ? "expected a number or a name" : "unexpected '" + here() + "'");
+    if (!is_letter(peek()))
+      fail(at_end() ? "expected a number or a name" : "unexpected '" + next_character() + "'");
     return add_letter(Kind::letter, text_[position_++]);
   }
 
-  Index relation(int depth) {
-    const Index left = sum_of_terms(depth);
+  NodeIndex relation(int depth) {
+    const NodeIndex left = sum_of_terms(depth);
     static constexpr std::pair<std::string_view, Kind> relations[] = {{"<=", Kind::at_most},
                                                                       {">=", Kind::at_least},
                                                                       {"<", Kind::less},
@@ -145,17 +146,17 @@ class FormulaParser {
                                                                       {"=", Kind::equal}};
     for (const auto& [text, kind] : relations) {
       if (!accept(text)) continue;
-      const Index compared = add(kind, left, sum_of_terms(depth));
+      const NodeIndex compared = add(kind, left, sum_of_terms(depth));
       expect("]");
       return compared;
     }
     fail("expected <, <=, =, >= or >");
   }
 
-  Index call(Kind kind, int operands, int depth) {
+  NodeIndex call(Kind kind, int operands, int depth) {
     if (operands == 1 && peek() != '(') return add(kind, factor(depth));
     expect("(");
-    std::array<Index, 2> given{Formula::none, Formula::none};
+    std::array<NodeIndex, 2> given{Formula::none, Formula::none};
     for (int k = 0; k < operands; ++k) {
       if (k > 0) expect(",");
       given[static_cast<std::size_t>(k)] = sum_of_terms(depth);
@@ -164,13 +165,13 @@ class FormulaParser {
     return add(kind, given[0], given[1]);
   }
 
-  Index sum(int depth) {
+  NodeIndex sum(int depth) {
     const char letter = peek();
     if (!is_letter(letter)) fail("expected a letter");
     ++position_;
     Kind kind = Kind::sum;
-    Index first = Formula::none;
-    Index second = Formula::none;
+    NodeIndex first = Formula::none;
+    NodeIndex second = Formula::none;
     if (accept("<")) {
       first = sum_of_terms(depth);
     } else if (accept("in radices(")) {
@@ -184,14 +185,14 @@ class FormulaParser {
       expect("in dimensions");
     }
     expect(":");
-    const Index body = sum_of_terms(depth);
+    const NodeIndex body = sum_of_terms(depth);
     expect(")");
-    const Index index = add(kind, first, second, body);
+    const NodeIndex index = add(kind, first, second, body);
     formula_.nodes_[index].letter = letter;
     return index;
   }
 
-  Index number() {
+  NodeIndex number() {
     double value = 0;
     const char* begin = text_.data() + position_;
     const auto [end, error] =
@@ -215,7 +216,7 @@ class FormulaParser {
     if (!accept(token)) fail("expected '" + std::string(token) + "'");
   }
   [[nodiscard]] bool at_end() const { return position_ >= text_.size(); }
-  [[nodiscard]] std::string here() const { return std::string(text_.substr(position_, 1)); }
+  [[nodiscard]] std::string next_character() const { return std::string(text_.substr(position_, 1)); }
   [[noreturn]] void fail(const std::string& what) const {
     throw UsageError("formula '" + std::string(text_) + "', column " + std::to_string(position_ + 1) + ": " +
                      what);
@@ -300,7 +301,7 @@ class Formula::Evaluation {
       case Kind::pow2:
         return power_of_two(operand(0));
       case Kind::ones:
-        return ones_below(operand(0));
+        return count_set_bits_below(operand(0));
       case Kind::last: {
         const Radices radices(static_cast<int>(operand(0)), static_cast<int>(operand(1)));
         return radices.steps() == 0 ? 1 : radices[radices.steps() - 1].radix;
@@ -318,20 +319,20 @@ class Formula::Evaluation {
       case Kind::sum: {
         const double end = operand(0);
         double total = 0;
-        for (double k = 0; k < end; ++k) total += with(node, k);
+        for (double k = 0; k < end; ++k) total += value_with_letter(node, k);
         return total;
       }
       case Kind::sum_of_radices: {
         const Radices radices(static_cast<int>(operand(0)), static_cast<int>(operand(1)));
         double total = 0;
-        for (int k = 0; k < radices.steps(); ++k) total += with(node, radices[k].radix);
+        for (int k = 0; k < radices.steps(); ++k) total += value_with_letter(node, radices[k].radix);
         return total;
       }
       case Kind::sum_of_dimensions: {
         double total = 0;
         for (std::size_t k = 0; k < input_.dimensions.size(); ++k) {
           dimension_ = k;
-          total += with(node, input_.dimensions[k]);
+          total += value_with_letter(node, input_.dimensions[k]);
         }
         dimension_ = 0;
         return total;
@@ -342,10 +343,10 @@ class Formula::Evaluation {
 
  private:
   // The letter of a sum that is being evaluated.
-  struct Bound {
+  struct BoundLetter {
     char letter;
     double value;
-    const Bound* outer;
+    const BoundLetter* outer_letter;
   };
 
   [[nodiscard]] const CostOfParts& parts() const {
@@ -354,16 +355,16 @@ class Formula::Evaluation {
   }
 
   // Returns the body of a sum with its letter set to `value`.
-  double with(const Node& sum, double value) {
-    const Bound bound{sum.letter, value, innermost_};
-    innermost_ = &bound;
+  double value_with_letter(const Node& sum, double value) {
+    const BoundLetter bound{sum.letter, value, innermost_letter_};
+    innermost_letter_ = &bound;
     const double result = of(sum.operands[2]);
-    innermost_ = bound.outer;
+    innermost_letter_ = bound.outer_letter;
     return result;
   }
 
   double value_of_letter(char letter) {
-    for (const Bound* bound = innermost_; bound != nullptr; bound = bound->outer) {
+    for (const BoundLetter* bound = innermost_letter_; bound != nullptr; bound = bound->outer_letter) {
       if (bound->letter == letter) return bound->value;
     }
     for (const Definition& each : formula_.definitions_) {
@@ -405,7 +406,7 @@ class Formula::Evaluation {
   const Formula& formula_;
   const FormulaInput& input_;
   const CostOfParts* parts_;
-  const Bound* innermost_ = nullptr;
+  const BoundLetter* innermost_letter_ = nullptr;
   std::size_t dimension_ = 0;
 };
 
@@ -433,17 +434,17 @@ class Formula::Names {
   char look_up(char letter) {
     for (const Definition& each : formula_.definitions_) {
       if (each.letter != letter) continue;
-      if (open_.find(letter) != std::string::npos) return letter;
-      open_ += letter;
+      if (open_definitions_.find(letter) != std::string::npos) return letter;
+      open_definitions_ += letter;
       const char missing_letter = missing(each.node, "");
-      open_.pop_back();
+      open_definitions_.pop_back();
       return missing_letter;
     }
     return std::string_view("pnmabcwosfqD").find(letter) == std::string_view::npos ? letter : '\0';
   }
 
   const Formula& formula_;
-  std::string open_;  // definitions that are being looked up
+  std::string open_definitions_;  // definitions that are being looked up
 };
 
 Formula::Formula(std::string_view text) {

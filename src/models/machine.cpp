@@ -18,9 +18,9 @@
 namespace offbeat {
 namespace {
 
-constexpr std::size_t most_mib = 1;
+constexpr std::size_t largest_file_mib = 1;
 constexpr double least_rate = 1e-12;
-constexpr double most = 1e12;  // as in offbeat simulate, so that results stay finite
+constexpr double largest_number = 1e12;  // as in offbeat simulate, so that results stay finite
 constexpr std::string_view blanks = " \t\r";
 
 std::string_view trimmed(std::string_view text) {
@@ -44,9 +44,9 @@ struct Table {
 
 class Toml {
  public:
-  Toml(const std::string& file, std::string_view text) : file_(file), rest_(text) {
+  Toml(const std::string& file, std::string_view text) : file_(file), rest_of_text_(text) {
     tables_.push_back({"", 0, {}});
-    while (!rest_.empty()) {
+    while (!rest_of_text_.empty()) {
       ++line_;
       const std::string_view line = trimmed(without_comment(take_line()));
       if (line.empty()) continue;
@@ -62,9 +62,9 @@ class Toml {
 
  private:
   std::string_view take_line() {
-    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
-    const std::string_view line = rest_.substr(0, end);
-    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    const std::size_t end = std::min(rest_of_text_.find('\n'), rest_of_text_.size());
+    const std::string_view line = rest_of_text_.substr(0, end);
+    rest_of_text_.remove_prefix(std::min(end + 1, rest_of_text_.size()));
     return line;
   }
 
@@ -109,7 +109,7 @@ class Toml {
     if (text.empty()) fail(printable(value.key, 60) + " has no value");
     for (const std::string_view quotes : {R"(""")", "'''"}) {
       if (!text.starts_with(quotes)) continue;
-      pass_over_lines(line, quotes);
+      skip_multiline_text(line, quotes);
       value.is_text = true;
       tables_.back().values.push_back(std::move(value));
       return;
@@ -120,7 +120,7 @@ class Toml {
       text = text.substr(1, text.size() - 2);
       value.is_text = true;
     } else if (text.front() == '[' || text.front() == '{') {
-      pass_over_list(text);
+      skip_list(text);
     }
     value.text = text;
     if (!value.is_text) {  // 1_000 and +1 are numbers, too
@@ -131,11 +131,11 @@ class Toml {
   }
 
   // Texts of several lines are for people.
-  void pass_over_lines(std::string_view first, std::string_view quotes) {
+  void skip_multiline_text(std::string_view first, std::string_view quotes) {
     const std::size_t begin = first.find(quotes) + quotes.size();
     const int from = line_;
     if (first.find(quotes, begin) != std::string_view::npos) return;
-    while (!rest_.empty()) {
+    while (!rest_of_text_.empty()) {
       ++line_;
       if (take_line().find(quotes) != std::string_view::npos) return;
     }
@@ -143,13 +143,13 @@ class Toml {
     fail(std::string(quotes) + " is not closed");
   }
 
-  void pass_over_list(std::string_view first) {
+  void skip_list(std::string_view first) {
     const int from = line_;
     int depth = 0;
     for (std::string_view part = first;; part = without_comment(take_line())) {
       for (const char c : part) depth += (c == '[' || c == '{') - (c == ']' || c == '}');
       if (depth <= 0) return;
-      if (rest_.empty()) break;
+      if (rest_of_text_.empty()) break;
       ++line_;
     }
     line_ = from;
@@ -161,7 +161,7 @@ class Toml {
   }
 
   const std::string& file_;
-  std::string_view rest_;
+  std::string_view rest_of_text_;
   int line_ = 0;
   std::vector<Table> tables_;
 };
@@ -172,14 +172,14 @@ class Reader {
   Reader(const std::string& file, const Table& table) : file_(file), table_(table) {}
 
   [[nodiscard]] double number(std::string_view key, double least = 0) const {
-    return number_of(needed(key), least);
+    return number_of(required_value(key), least);
   }
   [[nodiscard]] double number_or(std::string_view key, double otherwise, double least = 0) const {
     const Value* value = find(key);
     return value != nullptr ? number_of(*value, least) : otherwise;
   }
   [[nodiscard]] std::string text(std::string_view key) const {
-    const Value& value = needed(key);
+    const Value& value = required_value(key);
     if (!value.is_text) fail(value, "'" + printable(value.text, 40) + "' is not a text in quotes");
     return value.text;
   }
@@ -196,14 +196,16 @@ class Reader {
       fail(*value, "'" + printable(value->text, 40) + "' is not a whole number of bytes");
     return found;
   }
-  [[noreturn]] void fail(std::string_view key, const std::string& what) const { fail(needed(key), what); }
+  [[noreturn]] void fail(std::string_view key, const std::string& what) const {
+    fail(required_value(key), what);
+  }
 
  private:
   [[nodiscard]] const Value* find(std::string_view key) const {
     const auto found = std::ranges::find(table_.values, key, &Value::key);
     return found != table_.values.end() ? &*found : nullptr;
   }
-  [[nodiscard]] const Value& needed(std::string_view key) const {
+  [[nodiscard]] const Value& required_value(std::string_view key) const {
     const Value* value = find(key);
     if (value == nullptr) {
       throw UsageError(printable(file_) + ":" + std::to_string(table_.line) + ": " + name_of(key) +
@@ -216,7 +218,7 @@ class Reader {
     const char* const end = value.text.data() + value.text.size();
     const auto [read_to, error] = std::from_chars(value.text.data(), end, found);
     const bool is_number = error == std::errc() && read_to == end && !value.is_text;
-    if (!is_number || !(found >= least && found <= most)) {
+    if (!is_number || !(found >= least && found <= largest_number)) {
       std::array<char, 32> smallest{};
       std::to_chars(smallest.data(), smallest.data() + smallest.size() - 1, least);
       fail(value,
@@ -344,7 +346,9 @@ Machine parse_machine(std::string file, std::string_view text) {
   return machine;
 }
 
-Machine read_machine(const std::string& path) { return parse_machine(path, read_text_file(path, most_mib)); }
+Machine read_machine(const std::string& path) {
+  return parse_machine(path, read_text_file(path, largest_file_mib));
+}
 
 // Never destroyed, because a program may call MPI while it exits.
 const Machine& built_in_machine() {

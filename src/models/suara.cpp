@@ -89,28 +89,33 @@ double rabenseifner(const Costs& k, int p) {
   return 2 * log2_of_power(q) * k.a + part * (2 * k.b + k.c) + fold(k, p, q);
 }
 
-constexpr std::array table{
-    Base{"linear", linear,
-         [](const Costs& k, double) -> Terms { return {.linear = 2 * k.w * k.a + k.n * (2 * k.b + k.c)}; }},
-    Base{"binomial", binomial,
-         [](const Costs& k, double) -> Terms { return {.logarithmic = 2 * k.a + k.n * (2 * k.b + k.c)}; }},
-    Base{"recursive_doubling", recursive_doubling,
-         [](const Costs& k, double) -> Terms { return {.logarithmic = k.a + k.n * (k.b + k.c)}; }},
-    Base{"ring", ring,
-         [](const Costs& k, double) -> Terms {
-           return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-         }},
-    Base{"ring_segmented", ring_segmented,
-         [](const Costs& k, double p) -> Terms {
-           if (k.n / p <= k.segment) return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-           const double g = k.segment;
-           const double segment = std::max(k.a + g * (k.b + k.c), 2 * g * std::max(k.b, k.c)) / 2;
-           return {.linear = k.a, .reciprocal = -k.n * (segment / g + k.b)};
-         }},
-    Base{"rabenseifner", rabenseifner,
-         [](const Costs& k, double) -> Terms {
-           return {.logarithmic = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-         }},
+constexpr std::array base_algorithms{
+    BaseAlgorithm{"linear", linear,
+                  [](const Costs& k, double) -> CostTerms {
+                    return {.linear = 2 * k.w * k.a + k.n * (2 * k.b + k.c)};
+                  }},
+    BaseAlgorithm{
+        "binomial", binomial,
+        [](const Costs& k, double) -> CostTerms { return {.logarithmic = 2 * k.a + k.n * (2 * k.b + k.c)}; }},
+    BaseAlgorithm{
+        "recursive_doubling", recursive_doubling,
+        [](const Costs& k, double) -> CostTerms { return {.logarithmic = k.a + k.n * (k.b + k.c)}; }},
+    BaseAlgorithm{"ring", ring,
+                  [](const Costs& k, double) -> CostTerms {
+                    return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+                  }},
+    BaseAlgorithm{"ring_segmented", ring_segmented,
+                  [](const Costs& k, double p) -> CostTerms {
+                    if (k.n / p <= k.segment)
+                      return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+                    const double g = k.segment;
+                    const double segment = std::max(k.a + g * (k.b + k.c), 2 * g * std::max(k.b, k.c)) / 2;
+                    return {.linear = k.a, .reciprocal = -k.n * (segment / g + k.b)};
+                  }},
+    BaseAlgorithm{"rabenseifner", rabenseifner,
+                  [](const Costs& k, double) -> CostTerms {
+                    return {.logarithmic = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
+                  }},
 };
 
 // How the members of a line of the grid share nodes.
@@ -150,25 +155,26 @@ class Search {
     find_divisors(core);
     for (std::size_t k = 0; k < divisors_.size(); ++k) {
       for (std::size_t level = 0; level < level_count; ++level) {
-        if (is_needed(static_cast<Level>(level)))
+        if (can_occur(static_cast<Level>(level)))
           table_[k][level] = best_line(divisors_[k], static_cast<Level>(level));
       }
     }
     const std::size_t whole = divisors_.size() - 1;
-    if (core == problem_.ranks) take({whole});
+    if (core == problem_.ranks) compare_with_best({whole});
     if (problem_.most_dimensions < 2) return;
     for (std::size_t first = 1; first < whole; ++first) {
       const int rest = core / divisors_[first];
-      take({first, index_of(rest)});
+      compare_with_best({first, index_of(rest)});
       if (problem_.most_dimensions < 3) continue;
       for (std::size_t second = 1; second < whole && divisors_[second] < rest; ++second) {
-        if (rest % divisors_[second] == 0) take({first, second, index_of(rest / divisors_[second])});
+        if (rest % divisors_[second] == 0)
+          compare_with_best({first, second, index_of(rest / divisors_[second])});
       }
     }
   }
 
   [[nodiscard]] double seconds(const Grid& grid) const {
-    double sum = folding(grid);
+    double sum = folding_seconds(grid);
     int stride = 1;
     for (std::size_t k = 0; k < static_cast<std::size_t>(grid.dimensions); ++k) {
       const std::size_t algorithm = grid.algorithms[k];
@@ -181,7 +187,7 @@ class Search {
 
   // Returns a number of ranks, less than P, into which folding pays most: a grid near the stationary point of
   // a pair. Each rank of the grid then has at most one surplus rank. Returns 0 if there is none.
-  [[nodiscard]] int best_core() const {
+  [[nodiscard]] int best_folded_ranks() const {
     const int least = (problem_.ranks + 1) / 2;
     const double around = std::sqrt(least);
     const int columns_around = static_cast<int>(around);
@@ -230,7 +236,7 @@ class Search {
     return best;
   }
 
-  [[nodiscard]] bool is_needed(Level level) const { return level == shared || problem_.ranks_per_node > 1; }
+  [[nodiscard]] bool can_occur(Level level) const { return level == shared || problem_.ranks_per_node > 1; }
   // Members of a line are `stride` ranks apart.
   [[nodiscard]] Level level_of(int stride, int size) const {
     const int ppn = problem_.ranks_per_node;
@@ -254,7 +260,7 @@ class Search {
   }
 
   // Compares the grid of these divisors with the best one.
-  void take(std::initializer_list<std::size_t> divisors) {
+  void compare_with_best(std::initializer_list<std::size_t> divisors) {
     Grid grid;
     int stride = 1;
     for (const std::size_t k : divisors) {
@@ -265,12 +271,12 @@ class Search {
       grid.seconds += line.seconds;
       stride *= divisors_[k];
     }
-    grid.seconds += folding(grid);
+    grid.seconds += folding_seconds(grid);
     if (best_.dimensions == 0 || grid.seconds < best_.seconds) best_ = grid;
   }
 
   // Returns what folding surplus ranks into the grid costs.
-  [[nodiscard]] double folding(const Grid& grid) const {
+  [[nodiscard]] double folding_seconds(const Grid& grid) const {
     const int core = grid.ranks();
     const int surplus = problem_.ranks - core;
     if (surplus == 0) return 0;
@@ -297,11 +303,11 @@ class Search {
 
 }  // namespace
 
-std::span<const Base> bases() { return table; }
+std::span<const BaseAlgorithm> bases() { return base_algorithms; }
 
 // T'(x) = 0 is a quadratic equation, whatever the pair: with T_row = L log2 x + U x + V / x and the same for
 // the column at P/x, T'(x) x^2 = u x^2 + l x - v. T''(x) > 0 where 2v > l x.
-std::optional<double> stationary_point(const Terms& row, const Terms& column, double ranks) {
+std::optional<double> stationary_point(const CostTerms& row, const CostTerms& column, double ranks) {
   const double u = row.linear + column.reciprocal / ranks;
   const double l = (row.logarithmic - column.logarithmic) / std::numbers::ln2;
   const double v = row.reciprocal + column.linear * ranks;
@@ -324,7 +330,7 @@ Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates
   if (problem.ranks > 3 && problem.most_dimensions > 1) {
     const int power = power_of_two(problem.ranks);
     if (power < problem.ranks) search.try_divisors(power);
-    const int core = search.best_core();
+    const int core = search.best_folded_ranks();
     if (core > 1 && core != power) search.try_divisors(core);
     // Short messages do not wait for their receivers, so a few surplus ranks cost next to nothing.
     if (problem.bytes <= problem.eager_bytes) {

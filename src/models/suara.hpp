@@ -32,28 +32,29 @@ struct Costs {
 
 // The part of a cost that depends on the number p of ranks, without rounding:
 // logarithmic log2(p) + linear p + reciprocal / p.
-struct Terms {
+struct CostTerms {
   double logarithmic = 0;
   double linear = 0;
   double reciprocal = 0;
 };
 
 // An algorithm that can run along one dimension of a grid.
-struct Base {
+struct BaseAlgorithm {
   std::string_view name;  // as in expressions
   double (*time)(const Costs& costs, int ranks);
-  Terms (*terms)(const Costs& costs, double ranks);  // those that hold near this number of ranks
+  CostTerms (*terms)(const Costs& costs, double ranks);  // those that hold near this number of ranks
 };
 // Returns the paper's six algorithms. `binomial` is its non-overlapping reduce and broadcast.
-[[nodiscard]] std::span<const Base> bases();
+[[nodiscard]] std::span<const BaseAlgorithm> bases();
 
 // Returns the number x of columns at which T(x) is smallest between its ends, or nothing if T has no minimum
 // there.
-[[nodiscard]] std::optional<double> stationary_point(const Terms& row, const Terms& column, double ranks);
+[[nodiscard]] std::optional<double> stationary_point(const CostTerms& row, const CostTerms& column,
+                                                     double ranks);
 
 // A base algorithm on a machine.
 struct Candidate {
-  const Base* base = nullptr;
+  const BaseAlgorithm* base = nullptr;
   Hockney within;  // its parameters among the ranks of one node
   Hockney between;
   double segment = 0;

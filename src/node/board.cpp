@@ -19,7 +19,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 static_assert(sizeof(Board::Presence) == BoardShape::line);
 static_assert(BoardShape::records_of_rank * sizeof(Board::Record) == 2 * BoardShape::line);
 static_assert(sizeof(Bell) == BoardShape::line);
-static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_bytes);
+static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_words_bytes);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
@@ -30,12 +30,12 @@ std::size_t BoardShape::round_words_bytes() const {
 }
 std::size_t BoardShape::stages_offset() const {
   const std::size_t reasons = compares_calls ? static_cast<std::size_t>(ranks) : 0;
-  return round_up(reasons_offset() + reasons * reason_bytes, page);
+  return round_up(failure_texts_offset() + reasons * failure_text_bytes, page);
 }
 std::size_t BoardShape::steps_offset() const {
   if (!compares_calls) return round_up(records_offset(), page);
   const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
-  return round_up(pair_lengths_offset() + records_of_rank * pairs * sizeof(Board::Word), page);
+  return round_up(alltoallv_lengths_offset() + records_of_rank * pairs * sizeof(Board::Word), page);
 }
 std::size_t BoardShape::relay_words_offset() const {
   return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
@@ -48,7 +48,7 @@ std::size_t BoardShape::channels_offset() const {
 }
 std::size_t BoardShape::rings_offset() const {
   const auto pairs = ring_bytes == 0 ? 0 : static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
-  return channels_offset() + round_up(pairs * channel_bytes, page);
+  return channels_offset() + round_up(pairs * channel_words_bytes, page);
 }
 std::size_t BoardShape::total_bytes() const {
   return rings_offset() + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * ring_bytes;
@@ -74,15 +74,17 @@ void Board::wait_at_gate() const noexcept {
   }
 }
 
-bool Board::others_began_previous(const RoundNumber& number) const {
+bool Board::others_began_previous_round(const RoundNumber& number) const {
   for (int other = 0; other < size; ++other) {
-    if (other != rank && !began_previous(number, other)) return false;
+    if (other != rank && !began_previous_round(number, other)) return false;
   }
   return true;
 }
 
 bool Board::is_between_uses(int stage) const {
-  const auto of = [&](int owner) -> const Uses& { return uses_on(stage_at(stage), shape_, owner); };
+  const auto of = [&](int owner) -> const UseCounts& {
+    return uses_of_stage(stage_at(stage), shape_, owner);
+  };
   const std::uint64_t number = of(0).ended.load(std::memory_order_acquire);
   for (int owner = 0; owner < size; ++owner) {
     if (of(owner).begun.load(std::memory_order_seq_cst) != number ||

@@ -100,9 +100,9 @@ class Board {
 
   // A text of one rank that ends with a zero byte. That rank writes it before `broken`. Read it only if
   // `broken` names the rank.
-  [[nodiscard]] char* reason(int owner) const {
-    return reinterpret_cast<char*>(memory_ + shape_.reasons_offset()) +
-           static_cast<std::size_t>(owner) * BoardShape::reason_bytes;
+  [[nodiscard]] char* failure_text(int owner) const {
+    return reinterpret_cast<char*>(memory_ + shape_.failure_texts_offset()) +
+           static_cast<std::size_t>(owner) * BoardShape::failure_text_bytes;
   }
 
   // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
@@ -121,14 +121,14 @@ class Board {
     Word left;     // 1 if the rank has left the board for good, so that it may end
   };
   [[nodiscard]] Presence& presence(int owner) const {
-    return *reinterpret_cast<Presence*>(memory_ + shape_.lines(owner));
+    return *reinterpret_cast<Presence*>(memory_ + shape_.bytes_of_lines(owner));
   }
   void enter(std::uint64_t number, Collective collective, std::size_t bytes) {
-    current_number = number;
+    current_call_number = number;
     current = collective;
     current_bytes = bytes;
     presence(rank).entered.store(number, std::memory_order_relaxed);
-    if (patience.shares_cores) show_core();
+    if (patience.shares_cores) publish_core();
   }
 
   // A record describes one call of one rank, so that ranks can compare their calls
@@ -140,12 +140,13 @@ class Board {
     Word lists;
   };
   [[nodiscard]] Record& record(int owner, std::uint64_t number) const {
-    auto* records = reinterpret_cast<Record*>(stage_ + shape_.records_offset() + shape_.lines(2 * owner));
+    auto* records =
+        reinterpret_cast<Record*>(stage_ + shape_.records_offset() + shape_.bytes_of_lines(2 * owner));
     return records[number % BoardShape::records_of_rank];
   }
   // The bytes that `giver` has for `taker` in an alltoallv.
-  [[nodiscard]] Word& pair_length(std::uint64_t number, int giver, int taker) const {
-    auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.pair_lengths_offset());
+  [[nodiscard]] Word& alltoallv_length(std::uint64_t number, int giver, int taker) const {
+    auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.alltoallv_lengths_offset());
     const auto ranks = static_cast<std::size_t>(size);
     return lengths[(number % BoardShape::records_of_rank * ranks + static_cast<std::size_t>(giver)) * ranks +
                    static_cast<std::size_t>(taker)];
@@ -159,23 +160,23 @@ class Board {
     Word received;                           // those of short messages that are received
   };
   [[nodiscard]] ChannelWords& channel_words(int from, int to) const {
-    return reinterpret_cast<ChannelWords*>(memory_ + shape_.channels_offset())[pair(from, to)];
+    return reinterpret_cast<ChannelWords*>(memory_ + shape_.channels_offset())[pair_index(from, to)];
   }
   [[nodiscard]] std::byte* ring(int from, int to) const {
-    return memory_ + shape_.rings_offset() + pair(from, to) * shape_.ring_bytes;
+    return memory_ + shape_.rings_offset() + pair_index(from, to) * shape_.ring_bytes;
   }
 
   // Signs say how far a rank has come on this stage. Only that rank writes its signs.
   struct alignas(BoardShape::line) Signs {
-    Word contributed;  // the last round in which the rank has done all that others need from it
-    Word round;        // the last round that it began in which not all ranks meet
-    Word sequence;     // as `round`, for immediate collectives
+    Word contributed_round;  // the last round in which the rank has done all that others need from it
+    Word round;              // the last round that it began in which not all ranks meet
+    Word sequence;           // as `round`, for immediate collectives
   };
   [[nodiscard]] Signs& signs(int owner) const {
-    return *reinterpret_cast<Signs*>(stage_ + shape_.signs_offset() + shape_.lines(owner));
+    return *reinterpret_cast<Signs*>(stage_ + shape_.signs_offset() + shape_.bytes_of_lines(owner));
   }
-  void contributed(std::uint64_t round) {
-    if (patience.shares_cores) signs(rank).contributed.store(round, std::memory_order_relaxed);
+  void announce_contribution(std::uint64_t round) {
+    if (patience.shares_cores) signs(rank).contributed_round.store(round, std::memory_order_relaxed);
   }
 
   // The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
@@ -184,18 +185,18 @@ class Board {
   struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
-    std::uint64_t apart = none;         // the last round in which not all ranks meet
-    std::uint64_t apart_before = none;  // the one before that in which not all ranks meet
+    std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
+    std::uint64_t partial_round_before = none;  // the one before that in which not all ranks meet
 
     void next(bool all_meet) {
       ++present;
       if (all_meet) return;
-      apart_before = apart;
-      apart = present;
+      partial_round_before = last_partial_round;
+      last_partial_round = present;
     }
-    [[nodiscard]] bool is_apart() const { return apart == present; }
-    [[nodiscard]] bool previous_was_apart() const {
-      return (is_apart() ? apart_before : apart) + 1 == present;
+    [[nodiscard]] bool is_partial() const { return last_partial_round == present; }
+    [[nodiscard]] bool previous_was_partial() const {
+      return (is_partial() ? partial_round_before : last_partial_round) + 1 == present;
     }
 
    private:
@@ -203,15 +204,15 @@ class Board {
   };
   // Returns true if a round may begin without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const RoundNumber& number) {
-    return !number.is_apart() && !number.previous_was_apart();
+    return !number.is_partial() && !number.previous_was_partial();
   }
   [[nodiscard]] bool is_free(const RoundNumber& number) const {
-    return !number.previous_was_apart() || others_began_previous(number);
+    return !number.previous_was_partial() || others_began_previous_round(number);
   }
 
   // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met
   // in that round.
-  [[nodiscard]] bool began_previous(const RoundNumber& number, int other) const {
+  [[nodiscard]] bool began_previous_round(const RoundNumber& number, int other) const {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;
   }
@@ -221,11 +222,11 @@ class Board {
   struct Readers {
     std::uint64_t number = 0;
     RadixTree tree{};
-    bool parent = false;             // the parent in `tree` reads
-    bool children = false;           // the children in `tree` read
-    bool distances = false;          // the ranks 1, 2, 4 ... below this one read, around the end
-    bool above = false;              // the ranks 1, 2, 4 ... above this one read, up to the last one
-    std::array<int, 2> few{-1, -1};  // these ranks read; -1 for none
+    bool parent = false;        // the parent in `tree` reads
+    bool children = false;      // the children in `tree` read
+    bool powers_below = false;  // the ranks 1, 2, 4 ... below this one read, around the end
+    bool powers_above = false;  // the ranks 1, 2, 4 ... above this one read, up to the last one
+    std::array<int, 2> single_readers{-1, -1};  // these ranks read; -1 for none
   };
 
   // Returns true if a rank for which has_come(rank) is false was last seen on this core.
@@ -244,7 +245,7 @@ class Board {
   // they mean.
   class Step {
    public:
-    // Returns a word: 0 <= index < BoardShape::words_of_step().
+    // Returns a word: 0 <= index < BoardShape::words_per_step().
     [[nodiscard]] Word& word(int index) const {
       return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
     }
@@ -324,7 +325,7 @@ class Board {
 
   // The awaitables (board_awaitables.hpp).
   class Arrival;
-  class Meeting;
+  class MarkExchange;
   class Announcement;
   class Touch;
   class Fetch;
@@ -334,7 +335,7 @@ class Board {
   // nothing else is written to that word.
   [[nodiscard]] Arrival arrive(Word& word);
   // Leaves a mark and gets the previous one.
-  [[nodiscard]] Meeting exchange(Word& word, Mark mark);
+  [[nodiscard]] MarkExchange exchange(Word& word, Mark mark);
   // Writes a mark. A rank that reads the mark sees everything that this rank wrote before.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
   // Takes the time of one cache line's transfer, in virtual time only.
@@ -352,13 +353,13 @@ class Board {
   RoundNumber round{.sign = &Signs::round};
   // The collective that this rank is in or entered last. Other ranks see only its number, in
   // presence(rank).entered.
-  std::uint64_t current_number = 0;
+  std::uint64_t current_call_number = 0;
   Collective current = Collective::allreduce;
   std::size_t current_bytes = 0;
 
   int rank;
   int size;
-  int at_once = size;  // how many ranks can run at once; equal on all of them
+  int concurrent_ranks = size;  // how many ranks can run at once; equal on all of them
   Patience patience;
   BoardInSimulation* simulation = nullptr;
   BoardWaiters* waiters = nullptr;
@@ -376,25 +377,25 @@ class Board {
   [[nodiscard]] std::byte* stage_at(int stage) const {
     return memory_ + shape_.stages_offset() + static_cast<std::size_t>(stage) * shape_.stage_bytes();
   }
-  [[nodiscard]] std::size_t pair(int from, int to) const {
+  [[nodiscard]] std::size_t pair_index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to);
   }
   // Counts the collectives of one rank on one stage that use windows. Only that rank writes the counts.
-  struct alignas(BoardShape::line) Uses {
+  struct alignas(BoardShape::line) UseCounts {
     Word begun;
     Word ended;
   };
-  [[nodiscard]] static Uses& uses_on(std::byte* stage, const BoardShape& shape, int owner) {
-    return *reinterpret_cast<Uses*>(stage + shape.uses_offset() + shape.lines(owner));
+  [[nodiscard]] static UseCounts& uses_of_stage(std::byte* stage, const BoardShape& shape, int owner) {
+    return *reinterpret_cast<UseCounts*>(stage + shape.uses_offset() + shape.bytes_of_lines(owner));
   }
-  [[nodiscard]] Uses& uses(int owner) const { return uses_on(stage_, shape_, owner); }
+  [[nodiscard]] UseCounts& uses(int owner) const { return uses_of_stage(stage_, shape_, owner); }
   // Returns true if all other ranks have begun the round before the present one.
-  [[nodiscard]] bool others_began_previous(const RoundNumber& number) const;
+  [[nodiscard]] bool others_began_previous_round(const RoundNumber& number) const;
   // Returns true if all ranks have ended one number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;
 
   static std::uint64_t this_core() { return static_cast<std::uint64_t>(sched_getcpu()) + 1; }
-  void show_core() {
+  void publish_core() {
     const std::uint64_t core = this_core();
     if (core == shown_core_) return;  // other ranks read that line all the time
     shown_core_ = core;

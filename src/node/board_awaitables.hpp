@@ -14,18 +14,18 @@ namespace offbeat {
 
 class Board::Arrival {
  public:
-  Arrival(Board& board, Word& counter) : board_(board), counter_(counter) {}
+  Arrival(Board& board, Word& counter) : board_(board), arrival_counter_(counter) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
   void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
   // The counter is never reset. In each round that uses this half it grows by the number of ranks.
   [[nodiscard]] int await_resume() const {
-    return static_cast<int>(counter_.fetch_add(1, std::memory_order_acq_rel) %
+    return static_cast<int>(arrival_counter_.fetch_add(1, std::memory_order_acq_rel) %
                             static_cast<std::uint64_t>(board_.size));
   }
 
  private:
   Board& board_;
-  Word& counter_;
+  Word& arrival_counter_;
 };
 
 class Board::Touch {
@@ -72,9 +72,9 @@ class Board::Announcement {
   std::uint64_t value_;
 };
 
-class Board::Meeting {
+class Board::MarkExchange {
  public:
-  Meeting(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
+  MarkExchange(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
   void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
   [[nodiscard]] Mark await_resume() const { return Mark(word_.exchange(value_, std::memory_order_acq_rel)); }
@@ -93,7 +93,7 @@ class Board::Pause {
     if (board_.simulation != nullptr) return false;
     if (board_.waiters != nullptr && board_.waiters->others_can_run()) return false;
     wait_.pause(board_.patience.shares_cores && board_.core_is_wanted([this](int other) {
-      return board_.signs(other).contributed.load(std::memory_order_relaxed) >= board_.round.present;
+      return board_.signs(other).contributed_round.load(std::memory_order_relaxed) >= board_.round.present;
     }));
     return true;
   }
@@ -114,7 +114,7 @@ class Board::Pause {
 
 inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
-inline Board::Meeting Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
+inline Board::MarkExchange Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Touch Board::touch() { return Touch(*this); }
 inline Board::Fetch Board::fetch(int owner, const void* data, std::size_t bytes) {
   return {*this, owner, data, bytes};

@@ -44,15 +44,15 @@ struct BoardShape {
   static constexpr int tree_levels = 8;
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
-  [[nodiscard]] std::size_t lines(int count) const { return static_cast<std::size_t>(count) * line; }
-  [[nodiscard]] std::size_t bell_offset() const { return lines(ranks); }
+  [[nodiscard]] std::size_t bytes_of_lines(int count) const { return static_cast<std::size_t>(count) * line; }
+  [[nodiscard]] std::size_t bell_offset() const { return bytes_of_lines(ranks); }
   [[nodiscard]] std::size_t broken_offset() const { return bell_offset() + line; }
   [[nodiscard]] std::size_t gate_offset() const { return broken_offset() + line; }
-  static constexpr std::size_t reason_bytes = 4 * line;
-  [[nodiscard]] std::size_t reasons_offset() const { return gate_offset() + line; }
+  static constexpr std::size_t failure_text_bytes = 4 * line;
+  [[nodiscard]] std::size_t failure_texts_offset() const { return gate_offset() + line; }
   [[nodiscard]] std::size_t stages_offset() const;
   [[nodiscard]] std::size_t channels_offset() const;
-  static constexpr std::size_t channel_bytes = 2 * line;
+  static constexpr std::size_t channel_words_bytes = 2 * line;
   [[nodiscard]] std::size_t rings_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
@@ -62,20 +62,22 @@ struct BoardShape {
   [[nodiscard]] std::size_t signs_offset() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
-  [[nodiscard]] std::size_t uses_offset() const { return signs_offset() + lines(ranks); }
-  [[nodiscard]] std::size_t round_words_offset() const { return uses_offset() + lines(ranks); }
+  [[nodiscard]] std::size_t uses_offset() const { return signs_offset() + bytes_of_lines(ranks); }
+  [[nodiscard]] std::size_t round_words_offset() const { return uses_offset() + bytes_of_lines(ranks); }
   [[nodiscard]] std::size_t round_words_bytes() const;  // for one half
   [[nodiscard]] std::size_t tree_lines_offset() const {
     return round_words_offset() + 2 * round_words_bytes();
   }
   [[nodiscard]] std::size_t records_offset() const {
-    return tree_lines_offset() + lines(2 * ranks * tree_levels);
+    return tree_lines_offset() + bytes_of_lines(2 * ranks * tree_levels);
   }
   static constexpr int records_of_rank = 4;  // in two lines
-  [[nodiscard]] std::size_t pair_lengths_offset() const { return records_offset() + lines(2 * ranks); }
+  [[nodiscard]] std::size_t alltoallv_lengths_offset() const {
+    return records_offset() + bytes_of_lines(2 * ranks);
+  }
   [[nodiscard]] std::size_t steps_offset() const;
-  [[nodiscard]] int words_of_step() const { return ranks + 2; }
-  [[nodiscard]] std::size_t step_bytes() const { return lines(words_of_step()); }  // for one chunk
+  [[nodiscard]] int words_per_step() const { return ranks + 2; }
+  [[nodiscard]] std::size_t step_bytes() const { return bytes_of_lines(words_per_step()); }  // for one chunk
   [[nodiscard]] std::size_t relay_words_offset() const;
   [[nodiscard]] std::size_t windows_offset() const;
   [[nodiscard]] std::size_t windows_bytes() const {

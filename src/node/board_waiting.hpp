@@ -15,13 +15,15 @@ class Awaited {
   // `condition` must outlive the pause.
   template <class Condition>
   explicit Awaited(const Condition& condition)
-      : condition_(&condition),
-        holds_([](const void* it) -> bool { return (*static_cast<const Condition*>(it))(); }) {}
-  [[nodiscard]] bool may_hold() const { return holds_ == nullptr || holds_(condition_); }
+      : condition_state_(&condition),
+        check_condition_([](const void* it) -> bool { return (*static_cast<const Condition*>(it))(); }) {}
+  [[nodiscard]] bool may_hold() const {
+    return check_condition_ == nullptr || check_condition_(condition_state_);
+  }
 
  private:
-  const void* condition_ = nullptr;
-  bool (*holds_)(const void*) = nullptr;
+  const void* condition_state_ = nullptr;
+  bool (*check_condition_)(const void*) = nullptr;
 };
 
 // The simulator's replacement for real time; null in production.

@@ -9,7 +9,7 @@ namespace {
 // The driver interface of CUDA.
 class Cuda final : public DeviceDriver {
  public:
-  bool load(void* library) override {
+  bool load_functions(void* library) override {
     return find(library, "cuPointerGetAttributes", get_attributes_) &&
            find(library, "cuCtxPushCurrent_v2", push_) && find(library, "cuCtxPopCurrent_v2", pop_) &&
            find(library, "cuDevicePrimaryCtxRetain", retain_primary_) &&
@@ -27,7 +27,7 @@ class Cuda final : public DeviceDriver {
 
   // Asks for all attributes at once, because the function for a single attribute is slow in drivers from 580
   // on, and fails for host memory.
-  bool owns(const void* address, DeviceMemory& found) const override {
+  bool find_device_memory(const void* address, DeviceMemory& found) const override {
     enum : int { context = 1, memory_type = 2, is_managed = 8, device_ordinal = 9 };
     enum : unsigned { device_memory = 2 };
     std::array<int, 4> attributes{memory_type, is_managed, device_ordinal, context};
@@ -54,7 +54,7 @@ class Cuda final : public DeviceDriver {
 
   // A program may reset a device. New contexts then get new numbers, but maybe old addresses. Drivers before
   // CUDA 12 have no numbers.
-  std::uint64_t number_of_context(const DeviceMemory& at) const override {
+  std::uint64_t context_id(const DeviceMemory& at) const override {
     std::uint64_t number = reinterpret_cast<std::uintptr_t>(at.context);
     if (get_id_ == nullptr) return at.context != nullptr ? number : static_cast<std::uint64_t>(at.device);
     const InContext scope(*this, at);
@@ -76,8 +76,8 @@ class Cuda final : public DeviceDriver {
     require_driver(create_event_(&event, without_time), "cuEventCreate");
     return event;
   }
-  void begin(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
-             void* stream, void* event) const override {
+  void begin_copy(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+                  void* stream, void* event) const override {
     const InContext scope(*this, at);
     const auto address = [](const void* memory) { return reinterpret_cast<Address>(memory); };
     switch (way) {
@@ -95,7 +95,7 @@ class Cuda final : public DeviceDriver {
     if (code != 0) synchronise_(stream);  // nobody waits for the copy, and its memory may be freed
     require_driver(code, "cuEventRecord");
   }
-  bool has_happened(void* event) const override {
+  bool event_is_complete(void* event) const override {
     constexpr int not_ready = 600;
     const int code = query_(event);
     if (code == not_ready) return false;

@@ -7,7 +7,7 @@
 // computation to this class. It copies what the computation needs to host memory, carries it out, and copies
 // the result to the device. If a window of the board is one of the two ends, the copy goes straight there.
 //
-//     input on the device  ->  window of this rank           put(), or ahead of it: bring()
+//     input on the device  ->  window of this rank           put(), or ahead of it: prefetch()
 //     window of any rank   ->  output on the device          copy(); goes on until the round ends
 //     input on the device  ->  pinned block  ->  combined    if the input is not in a window
 //
@@ -43,8 +43,8 @@ class DeviceCopies {
 
   // -- vectors that are copied whole
 
-  // begin_read() begins a copy from the device, and begin_write() one to it. is_settled() says whether they
-  // are complete.
+  // begin_read() begins a copy from the device, and begin_write() one to it. are_copies_complete() says
+  // whether they are complete.
   void begin_read(const DeviceMemory& memory, void* to, const void* from, std::size_t bytes);
   void begin_write(const DeviceMemory& memory, void* to, const void* from, std::size_t bytes);
 
@@ -53,41 +53,43 @@ class DeviceCopies {
   // Lets computations use a part of the memory of a device.
   void use(const DeviceMemory& memory, const std::byte* begin, std::size_t bytes);
   // Returns the device of the first part in use, or null if there is none.
-  [[nodiscard]] const DeviceMemory* in_use() const { return parts_in_use_ > 0 ? &parts_[0].memory : nullptr; }
+  [[nodiscard]] const DeviceMemory* device_in_use() const {
+    return parts_in_use_ > 0 ? &parts_[0].memory : nullptr;
+  }
 
   // Begins to copy `source` to `place`, for computations that will need it. Nobody may write to either before
   // that computation, which belongs to this round or to the next one. Does nothing if `source` is not on a
   // device, or on its way.
-  void bring(ConstVector source, Vector place, bool for_next_round = false);
+  void prefetch(ConstVector source, Vector place, bool for_next_round = false);
   // Returns true if the computation reads or writes a part that use() has named.
   [[nodiscard]] bool uses_device_parts(const Computation& computation) const;
   // Begins such a computation. Returns true if it is complete. Otherwise advance() resumes its waiter then.
   [[nodiscard]] bool begin(Computation& computation);
   // Looks at all computations once. Returns true if one is complete.
   bool advance();
-  [[nodiscard]] bool is_working() const { return !works_.empty() || waits_for_round_; }
+  [[nodiscard]] bool is_working() const { return !pending_.empty() || waiter_for_round_end_; }
 
   // Returns true if all copies of this round are complete, and ends it. What was brought for the next round
   // stays.
-  [[nodiscard]] bool ends_round();
+  [[nodiscard]] bool try_to_end_round();
   // advance() resumes `waiter` when the round has ended.
-  void when_round_ends(std::coroutine_handle<> waiter) { waits_for_round_ = waiter; }
+  void resume_when_round_ends(std::coroutine_handle<> waiter) { waiter_for_round_end_ = waiter; }
 
   // Returns true if all copies are complete, and forgets them.
-  [[nodiscard]] bool is_settled();
+  [[nodiscard]] bool are_copies_complete();
   // Returns when all copies are complete. Throws CommunicationError.
-  void settle();
+  void wait_for_copies();
   // Forgets all computations after a failure, and waits for what is under way.
   void abandon() noexcept;
 
  private:
-  struct Part {
+  struct DevicePart {
     DeviceMemory memory;
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
   };
   // Where a range of the device's memory is, or will be, in host memory.
-  struct Image {
+  struct HostImage {
     const std::byte* device;
     std::size_t bytes;
     std::byte* host;
@@ -95,9 +97,9 @@ class DeviceCopies {
     bool is_for_next_round;
   };
 
-  struct Work {
-    Computation* asked;
-    Computation here;                                             // the same, with addresses in host memory
+  struct PendingComputation {
+    Computation* requested;
+    Computation on_host;                                          // the same, with addresses in host memory
     std::array<std::size_t, Computation::most_operands> reads{};  // copies that it waits for
     std::size_t read_count = 0;
     bool is_carried_out = false;
@@ -110,37 +112,37 @@ class DeviceCopies {
     const std::byte* end = nullptr;
   };
 
-  [[nodiscard]] const Part* part_of(const void* address) const;
-  [[nodiscard]] const Image* find(const std::byte* device, std::size_t bytes) const;
+  [[nodiscard]] const DevicePart* part_of(const void* address) const;
+  [[nodiscard]] const HostImage* find_image(const std::byte* device, std::size_t bytes) const;
   // Forgets the images whose range of the device, or of host memory, changes.
   void forget_images_of(const std::byte* device, std::size_t bytes);
   void forget_images_in(const std::byte* host, std::size_t bytes);
   // Copy to host memory, and to the device. Return the index of the copy in reads_ or writes_.
-  std::size_t read(const Part& part, std::byte* to, const std::byte* from, std::size_t bytes);
-  std::size_t write(const Part& part, std::byte* to, const std::byte* from, std::size_t bytes);
+  std::size_t read(const DevicePart& part, std::byte* to, const std::byte* from, std::size_t bytes);
+  std::size_t write(const DevicePart& part, std::byte* to, const std::byte* from, std::size_t bytes);
   void note_write(const std::byte* begin, std::size_t bytes);
   [[nodiscard]] std::byte* new_block(const DeviceMemory& memory, std::size_t bytes);
 
   // Begins all that a computation needs.
-  void prepare(Work& work);
-  // Begins to copy an operand from the device, unless an `Image` already has it. Returns its address in host
-  // memory: in that image, at `place`, or in a new block if `place` is null. The data are there when the
+  void prepare(PendingComputation& work);
+  // Begins to copy an operand from the device, unless an `HostImage` already has it. Returns its address in
+  // host memory: in that image, at `place`, or in a new block if `place` is null. The data are there when the
   // reads of `work` are complete.
-  [[nodiscard]] const std::byte* fetch_operand(Work& work, const Part& part, const std::byte* operand,
-                                               std::byte* place);
+  [[nodiscard]] const std::byte* fetch_operand(PendingComputation& work, const DevicePart& part,
+                                               const std::byte* operand, std::byte* place);
   // Returns true if the computation is complete.
-  [[nodiscard]] bool advance(Work& work);
-  void carry_out(Work& work);
+  [[nodiscard]] bool advance(PendingComputation& work);
+  void carry_out(PendingComputation& work);
 
-  std::array<Part, 2> parts_;
+  std::array<DevicePart, 2> parts_;
   int parts_in_use_ = 0;
   pool::List<DeviceCopy> reads_;
   pool::List<DeviceCopy> writes_;
-  pool::List<Image> images_;
-  Range written_;
+  pool::List<HostImage> images_;
+  Range written_range_;
   std::list<PinnedBlock, pool::Allocator<PinnedBlock>> blocks_;  // kept until the round ends
-  std::list<Work, pool::Allocator<Work>> works_;
-  std::coroutine_handle<> waits_for_round_;
+  std::list<PendingComputation, pool::Allocator<PendingComputation>> pending_;
+  std::coroutine_handle<> waiter_for_round_end_;
 };
 
 }  // namespace offbeat

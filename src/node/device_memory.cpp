@@ -42,13 +42,13 @@ struct LibraryScan {
 };
 
 // Points to the private state of glibc's dynamic linker, as 64-bit words. It changes as libraries are loaded.
-struct LinkerWords {
+struct LinkerMemory {
   const std::uint64_t* words = nullptr;
   std::size_t size = 0;
 };
-constinit LinkerWords linker_words;
+constinit LinkerMemory linker_memory;
 
-LinkerWords find_linker_words() {
+LinkerMemory find_linker_memory() {
   auto* const state = static_cast<const std::uint64_t*>(dlsym(RTLD_DEFAULT, "_rtld_global"));
   Dl_info library;
   void* symbol = nullptr;
@@ -63,8 +63,8 @@ LinkerWords find_linker_words() {
 const std::uint64_t* find_counter(std::uint64_t loaded) {
   const std::uint64_t* found = nullptr;
   // The second word is the number of libraries that are loaded at present, so the search begins behind it.
-  for (std::size_t k = 2; k < linker_words.size; ++k) {
-    const std::uint64_t* const word = linker_words.words + k;
+  for (std::size_t k = 2; k < linker_memory.size; ++k) {
+    const std::uint64_t* const word = linker_memory.words + k;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) != loaded) continue;
     if (found != nullptr) return nullptr;
     found = word;
@@ -72,7 +72,7 @@ const std::uint64_t* find_counter(std::uint64_t loaded) {
   return found;
 }
 
-std::uint64_t count_loaded() {
+std::uint64_t loaded_library_count() {
   std::uint64_t loaded = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* first, std::size_t, void* result) {
@@ -83,7 +83,7 @@ std::uint64_t count_loaded() {
   return loaded;
 }
 
-int look_at(dl_phdr_info* each, std::size_t, void* state) {
+int scan_library(dl_phdr_info* each, std::size_t, void* state) {
   auto& look = *static_cast<LibraryScan*>(state);
   if (look.loaded == 0) {
     look.loaded = each->dlpi_adds;
@@ -99,34 +99,34 @@ int look_at(dl_phdr_info* each, std::size_t, void* state) {
 }
 
 constinit ForkLock mutex;
-constinit std::uint64_t looked_through = 0;  // count of loaded libraries at the last look
+constinit std::uint64_t loaded_at_last_look = 0;  // count of loaded libraries at the last look
 
 void find_drivers() {
   LibraryScan look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
-  dl_iterate_phdr(look_at, &look);
+  dl_iterate_phdr(scan_library, &look);
   for (std::size_t k = 0; k < known.size(); ++k) {
     Known& each = known[k];
     if (look.paths[k][0] == '\0' || each.is_found.load(std::memory_order_relaxed)) continue;
     if (each.driver != nullptr) {
       void* const library = dlopen(look.paths[k].data(), RTLD_LAZY | RTLD_NOLOAD);
-      if (library == nullptr || !each.driver().load(library)) continue;
+      if (library == nullptr || !each.driver().load_functions(library)) continue;
     }
     each.is_found.store(true, std::memory_order_release);
     if (each.driver == nullptr) devices::is_level_zero_found.store(true, std::memory_order_relaxed);
   }
-  looked_through = look.loaded;
+  loaded_at_last_look = look.loaded;
   devices::libraries.loaded.store(look.counter != nullptr ? look.counter : &no_counter,
                                   std::memory_order_relaxed);
 }
 
-bool any_driver() {
+bool is_any_driver_found() {
   for (const Known& each : known) {
     if (each.driver != nullptr && each.is_found.load(std::memory_order_acquire)) return true;
   }
   return false;
 }
 
-constinit std::atomic<std::uint64_t> seen_with_driver{never};
+constinit std::atomic<std::uint64_t> loaded_at_last_search{never};
 
 }  // namespace
 
@@ -138,7 +138,7 @@ constinit Libraries libraries{.loaded = &no_counter, .seen = no_counter};
 void look_for_drivers() {
   const std::lock_guard lock(mutex);
   if (libraries.seen.load(std::memory_order_relaxed) != no_counter) return;
-  linker_words = find_linker_words();
+  linker_memory = find_linker_memory();
   libraries.seen.store(never, std::memory_order_relaxed);
 }
 
@@ -150,14 +150,14 @@ bool look_through_libraries() {
   const auto count = [] {
     return __atomic_load_n(libraries.loaded.load(std::memory_order_relaxed), __ATOMIC_RELAXED);
   };
-  if (count() == seen_with_driver.load(std::memory_order_acquire)) return true;
+  if (count() == loaded_at_last_search.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex);
-  if (count_loaded() != looked_through) find_drivers();
+  if (loaded_library_count() != loaded_at_last_look) find_drivers();
   // If these differ, glibc's counter was not found, or another library is just being loaded.
-  const std::uint64_t seen = count() == looked_through ? looked_through : never;
-  const bool is_found = any_driver();
+  const std::uint64_t seen = count() == loaded_at_last_look ? loaded_at_last_look : never;
+  const bool is_found = is_any_driver_found();
   libraries.seen.store(is_found ? never : seen, std::memory_order_relaxed);
-  if (is_found) seen_with_driver.store(seen, std::memory_order_release);
+  if (is_found) loaded_at_last_search.store(seen, std::memory_order_release);
   return is_found;
 }
 
@@ -167,7 +167,7 @@ DeviceMemory DeviceMemory::at(const void* address) {
   DeviceMemory found;
   for (const Known& each : known) {
     if (each.driver == nullptr || !each.is_found.load(std::memory_order_acquire)) continue;
-    if (!each.driver().owns(address, found)) continue;
+    if (!each.driver().find_device_memory(address, found)) continue;
     found.driver_ = &each.driver();
     return found;
   }
@@ -180,7 +180,7 @@ class DeviceQueue {
   // Returns the queue for some memory of a driver.
   static DeviceQueue& of(const DeviceDriver& driver, const DeviceMemory& at) {
     static constinit DeviceQueue* first = nullptr;
-    const std::uint64_t number = driver.number_of_context(at);
+    const std::uint64_t number = driver.context_id(at);
     const std::lock_guard lock(mutex);
     for (DeviceQueue* each = first; each != nullptr; each = each->next_) {
       if (each->driver_ == &driver && each->number_ == number) return *each;
@@ -193,14 +193,14 @@ class DeviceQueue {
     void* const event = take_event(at);
     const bool reads = way == DeviceDriver::CopyKind::read && !after_writes;
     try {
-      driver_->begin(way, at, to, from, bytes, reads ? reads_ : writes_, event);
+      driver_->begin_copy(way, at, to, from, bytes, reads ? reads_ : writes_, event);
     } catch (...) {
       give_back(event);
       throw;
     }
     return {*this, event};
   }
-  [[nodiscard]] bool has_happened(void* event) const { return driver_->has_happened(event); }
+  [[nodiscard]] bool event_is_complete(void* event) const { return driver_->event_is_complete(event); }
   void give_back(void* event) {
     const std::lock_guard lock(mutex_);
     events_.push_back(event);
@@ -240,7 +240,7 @@ bool DeviceCopy::is_over() {
   if (queue_ == nullptr) return true;
   bool is_over = true;
   try {
-    is_over = queue_->has_happened(event_);
+    is_over = queue_->event_is_complete(event_);
   } catch (...) {
     queue_ = nullptr;  // the event is lost with its context
     throw;

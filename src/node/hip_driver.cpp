@@ -8,7 +8,7 @@ namespace {
 // changed between versions; hipPointerGetAttribute has not.
 class Hip final : public DeviceDriver {
  public:
-  bool load(void* library) override {
+  bool load_functions(void* library) override {
     int (*version_of)(int*) = nullptr;
     int version = 0;
     if (!find(library, "hipPointerGetAttribute", get_attribute_) || !find(library, "hipMemcpy", copy_) ||
@@ -29,8 +29,8 @@ class Hip final : public DeviceDriver {
   // Returns true if the address is the driver's own. Otherwise the driver fails and keeps the error for
   // hipGetLastError. That error is cleared, because the program must not find an error there that it has not
   // made.
-  bool owns(const void* address, DeviceMemory& found) const override {
-    const ProgramsError scope(*this);
+  bool find_device_memory(const void* address, DeviceMemory& found) const override {
+    const SavedLastError scope(*this);
     return is_device_memory(const_cast<void*>(address), found);
   }
 
@@ -43,7 +43,7 @@ class Hip final : public DeviceDriver {
     require_driver(copy_(to, from, bytes, host_to_device), "hipMemcpy");
   }
 
-  std::uint64_t number_of_context(const DeviceMemory& at) const override {
+  std::uint64_t context_id(const DeviceMemory& at) const override {
     return static_cast<std::uint64_t>(at.device);
   }
   void* make_stream(const DeviceMemory& at) const override {
@@ -59,8 +59,8 @@ class Hip final : public DeviceDriver {
     require_driver(create_event_(&event, without_time), "hipEventCreateWithFlags");
     return event;
   }
-  void begin(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
-             void* stream, void* event) const override {
+  void begin_copy(CopyKind way, const DeviceMemory& at, void* to, const void* from, std::size_t bytes,
+                  void* stream, void* event) const override {
     enum : int { host_to_device = 1, device_to_host = 2, device_to_device = 3 };
     const OnDevice scope(*this, at);
     const int kind = way == CopyKind::read    ? device_to_host
@@ -71,9 +71,9 @@ class Hip final : public DeviceDriver {
     if (code != 0) synchronise_(stream);  // nobody waits for the copy, and its memory may be freed
     require_driver(code, "hipEventRecord");
   }
-  bool has_happened(void* event) const override {
+  bool event_is_complete(void* event) const override {
     constexpr int not_ready = 600;
-    const ProgramsError scope(*this);
+    const SavedLastError scope(*this);
     const int code = query_(event);
     if (code == not_ready) return false;
     require_driver(code, "hipEventQuery");
@@ -82,7 +82,7 @@ class Hip final : public DeviceDriver {
 
   bool register_memory(const DeviceMemory& at, void* memory, std::size_t bytes) const noexcept override {
     enum : unsigned { for_all_contexts = 1 };
-    const ProgramsError scope(*this);
+    const SavedLastError scope(*this);
     try {
       const OnDevice on_device(*this, at);
       return register_(memory, bytes, for_all_contexts) == 0;
@@ -91,20 +91,20 @@ class Hip final : public DeviceDriver {
     }
   }
   void forget_memory(void* memory) const noexcept override {
-    const ProgramsError scope(*this);
+    const SavedLastError scope(*this);
     unregister_(memory);
   }
 
  private:
   // Clears an error at the end of the scope, unless there was one before: that is the program's.
-  class ProgramsError {
+  class SavedLastError {
    public:
-    explicit ProgramsError(const Hip& hip) : hip_(hip), has_error_(hip.last_error_() != 0) {}
-    ~ProgramsError() {
+    explicit SavedLastError(const Hip& hip) : hip_(hip), has_error_(hip.last_error_() != 0) {}
+    ~SavedLastError() {
       if (!has_error_ && hip_.last_error_() != 0) hip_.clear_last_error_();
     }
-    ProgramsError(const ProgramsError&) = delete;
-    ProgramsError& operator=(const ProgramsError&) = delete;
+    SavedLastError(const SavedLastError&) = delete;
+    SavedLastError& operator=(const SavedLastError&) = delete;
 
    private:
     const Hip& hip_;

@@ -74,35 +74,37 @@ struct ProcessorClock {
 // initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
 // for such memory may be used up.
 struct TurnState {
-  std::uint64_t calls = 0;  // since the last turn; the other members are ticks of the clock
-  std::uint64_t last = 0;   // when the last turn ended
+  std::uint64_t calls = 0;          // since the last turn; the other members are ticks of the clock
+  std::uint64_t last_turn_end = 0;  // when the last turn ended
   std::uint64_t interval = 0;
   std::uint64_t interval_in_spin = 0;
-  std::uint64_t shortest = std::numeric_limits<std::uint64_t>::max();  // the shortest turn so far
+  std::uint64_t shortest_turn = std::numeric_limits<std::uint64_t>::max();  // the shortest turn so far
 };
 // These are constant-initialised, so each access to the first one is one instruction without a guard.
 template <class Clock>
-struct LoadedWithProgram {
-  static inline constinit thread_local TurnState mine [[gnu::tls_model("initial-exec")]] = {};
+struct InitialExecThreadLocal {
+  static inline constinit thread_local TurnState of_this_thread [[gnu::tls_model("initial-exec")]] = {};
 };
 template <class Clock>
-struct LoadedLater {
-  static inline constinit thread_local TurnState mine = {};
+struct DynamicThreadLocal {
+  static inline constinit thread_local TurnState of_this_thread = {};
 };
 
-template <class Clock, class Storage = LoadedWithProgram<Clock>>
+template <class Clock, class Storage = InitialExecThreadLocal<Clock>>
 class TurnDueOf {
  public:
-  [[nodiscard]] static bool is_due() { return time_since_turn() >= Storage::mine.interval; }
+  [[nodiscard]] static bool is_due() { return time_since_turn() >= Storage::of_this_thread.interval; }
   // Returns true if a turn is due. Call this after each collective. If a program makes many calls without
   // computing, only some of these calls read the clock.
   [[nodiscard]] static bool is_due_after_call() {
-    const std::uint64_t calls = ++Storage::mine.calls;
+    const std::uint64_t calls = ++Storage::of_this_thread.calls;
     return (calls <= calls_with_look || calls % calls_between_looks == 0) && is_due();
   }
   // Returns true if a turn is due while this rank spins. It has nothing better to do then, so turns are more
   // frequent.
-  [[nodiscard]] static bool is_due_in_spin() { return time_since_turn() >= Storage::mine.interval_in_spin; }
+  [[nodiscard]] static bool is_due_in_spin() {
+    return time_since_turn() >= Storage::of_this_thread.interval_in_spin;
+  }
 
   // Gives a turn. A long turn has copied a part of a message, so the next turn comes soon, and later ones at
   // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI and network. Such turns
@@ -110,25 +112,27 @@ class TurnDueOf {
   template <class Turn>
   static void give(Turn&& turn) {
     const std::uint64_t us = Clock::ticks_per_us();
-    const std::uint64_t before = Storage::mine.interval;
-    Storage::mine.calls = 0;
-    Storage::mine.last = Clock::now();
-    Storage::mine.interval = Storage::mine.interval_in_spin =
+    const std::uint64_t before = Storage::of_this_thread.interval;
+    Storage::of_this_thread.calls = 0;
+    Storage::of_this_thread.last_turn_end = Clock::now();
+    Storage::of_this_thread.interval = Storage::of_this_thread.interval_in_spin =
         usual_us * us;  // set now, in case the turn throws
     // The first time there are several turns in a row, which shows how long a turn without work takes.
-    const int turns = Storage::mine.shortest == unknown ? 8 : 1;
+    const int turns = Storage::of_this_thread.shortest_turn == unknown ? 8 : 1;
     std::uint64_t took = 0;
     for (int k = 0; k < turns; ++k) {
       const std::uint64_t began = Clock::now();
       turn();
-      Storage::mine.last = Clock::now();
-      took = Storage::mine.last - began;
-      Storage::mine.shortest = std::min(Storage::mine.shortest, took);
+      Storage::of_this_thread.last_turn_end = Clock::now();
+      took = Storage::of_this_thread.last_turn_end - began;
+      Storage::of_this_thread.shortest_turn = std::min(Storage::of_this_thread.shortest_turn, took);
     }
-    const std::uint64_t rare = 64 * Storage::mine.shortest;
-    const bool was_long = took > us + 8 * Storage::mine.shortest;
-    Storage::mine.interval = was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
-    Storage::mine.interval_in_spin = std::min(Storage::mine.interval, std::max(usual_in_spin_us * us, rare));
+    const std::uint64_t rare = 64 * Storage::of_this_thread.shortest_turn;
+    const bool was_long = took > us + 8 * Storage::of_this_thread.shortest_turn;
+    Storage::of_this_thread.interval =
+        was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
+    Storage::of_this_thread.interval_in_spin =
+        std::min(Storage::of_this_thread.interval, std::max(usual_in_spin_us * us, rare));
   }
 
  private:
@@ -140,7 +144,9 @@ class TurnDueOf {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
 
   // Returns the time since the last turn. It is very large if the clock has jumped back.
-  [[nodiscard]] static std::uint64_t time_since_turn() { return Clock::now() - Storage::mine.last; }
+  [[nodiscard]] static std::uint64_t time_since_turn() {
+    return Clock::now() - Storage::of_this_thread.last_turn_end;
+  }
 };
 using TurnDue = TurnDueOf<ProcessorClock>;
 
@@ -164,29 +170,29 @@ class TurnBurst {
     if (is_over()) evaluate();
   }
   // Returns true if messages came in during the last complete burst.
-  [[nodiscard]] bool moved_messages() const { return moved_; }
+  [[nodiscard]] bool messages_came_in() const { return messages_came_in_; }
 
  private:
-  static constexpr int cold_turns = 2;  // these run with the caches that sleep has left
-  static constexpr int turns = cold_turns + 16;
+  static constexpr int cold_cache_turns = 2;  // these run with the caches that sleep has left
+  static constexpr int turns = cold_cache_turns + 16;
   static constexpr double jitter_s = 60e-9;  // of the clock and of the host, in seconds
 
   void evaluate() {
-    const auto warm = std::span(durations_s_).subspan<cold_turns>();
+    const auto warm = std::span(durations_s_).subspan<cold_cache_turns>();
     const double limit_s = 2 * *std::ranges::min_element(warm) + jitter_s;
     const auto longer = static_cast<int>(
         std::ranges::count_if(warm, [&](double duration_s) { return duration_s > limit_s; }));
     // One long turn may be an interrupt. A host that does more work in, say, every eighth turn does so in
     // every burst.
-    fewest_longer_ = std::min(fewest_longer_, longer);
-    moved_ = longer >= fewest_longer_ + 2;
+    fewest_long_turns_ = std::min(fewest_long_turns_, longer);
+    messages_came_in_ = longer >= fewest_long_turns_ + 2;
   }
 
   std::array<double, turns>
       durations_s_;  // written before read: clearing it would take too long in a short wait
   int turns_ = turns;
-  int fewest_longer_ = std::numeric_limits<int>::max() - 2;
-  bool moved_ = false;
+  int fewest_long_turns_ = std::numeric_limits<int>::max() - 2;
+  bool messages_came_in_ = false;
 };
 
 }  // namespace offbeat

@@ -21,7 +21,7 @@ class Membership {
   // Allocates all memory in advance. Call group() or group_by() before anything else.
   explicit Membership(int ranks)
       : node_of_rank_(static_cast<std::size_t>(ranks)), by_node_(node_of_rank_.size()) {
-    starts_.reserve(node_of_rank_.size() + 1);
+    node_starts_.reserve(node_of_rank_.size() + 1);
   }
 
   // Puts ranks with equal keys on one node. key_of(rank) must be comparable.
@@ -39,8 +39,9 @@ class Membership {
     number_nodes();
     sort_members();
     is_in_rank_order_ = std::ranges::is_sorted(by_node_);
-    smallest_ = ranks();
-    for (int node = 0; node < nodes(); ++node) smallest_ = std::min(smallest_, size(node));
+    smallest_node_size_ = ranks();
+    for (int node = 0; node < nodes(); ++node)
+      smallest_node_size_ = std::min(smallest_node_size_, size(node));
   }
   // Groups the ranks by the identities that they reported.
   void group(std::span<const NodeIdentity> identities) {
@@ -54,17 +55,18 @@ class Membership {
   }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(node_of_rank_.size()); }
-  [[nodiscard]] int nodes() const { return static_cast<int>(starts_.size()) - 1; }
+  [[nodiscard]] int nodes() const { return static_cast<int>(node_starts_.size()) - 1; }
   [[nodiscard]] std::span<const int> members(int node) const {
     const auto index = static_cast<std::size_t>(node);
-    return std::span(by_node_).subspan(static_cast<std::size_t>(starts_[index]),
-                                       static_cast<std::size_t>(starts_[index + 1] - starts_[index]));
+    return std::span(by_node_).subspan(
+        static_cast<std::size_t>(node_starts_[index]),
+        static_cast<std::size_t>(node_starts_[index + 1] - node_starts_[index]));
   }
   [[nodiscard]] int size(int node) const { return static_cast<int>(members(node).size()); }
   // Returns the number of ranks of the smallest node.
-  [[nodiscard]] int smallest() const { return smallest_; }
+  [[nodiscard]] int smallest_node_size() const { return smallest_node_size_; }
   // Returns true if all nodes have the same number of ranks.
-  [[nodiscard]] bool is_even() const { return smallest_ * nodes() == ranks(); }
+  [[nodiscard]] bool has_equal_nodes() const { return smallest_node_size_ * nodes() == ranks(); }
   [[nodiscard]] int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int member_of(int rank) const {
     const auto all = members(node_of(rank));
@@ -76,16 +78,16 @@ class Membership {
   // Returns all ranks: those of node 0, then those of node 1, and so on.
   [[nodiscard]] std::span<const int> by_node() const { return by_node_; }
   // Returns where the ranks of a node begin in by_node().
-  [[nodiscard]] int begin_of(int node) const { return starts_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] int begin_of(int node) const { return node_starts_[static_cast<std::size_t>(node)]; }
   // Returns true if by_node() is in rank order, so that each node is a range of ranks.
   [[nodiscard]] bool is_in_rank_order() const { return is_in_rank_order_; }
   // Returns a map from node k to the rank of its member `member`. Every node must have that member.
   [[nodiscard]] RankMap across_nodes(int member) const {
-    return {.first = member, .list = by_node_.data(), .starts = starts_.data()};
+    return {.first = member, .list = by_node_.data(), .list_starts = node_starts_.data()};
   }
   // Returns the map from node k to the rank of its last member.
   [[nodiscard]] RankMap last_of_nodes() const {
-    return {.first = -1, .list = by_node_.data(), .starts = starts_.data() + 1};
+    return {.first = -1, .list = by_node_.data(), .list_starts = node_starts_.data() + 1};
   }
 
  private:
@@ -99,22 +101,22 @@ class Membership {
       if (node_of(rank) == rank) number_of_lowest[static_cast<std::size_t>(rank)] = count++;
     }
     for (int& node : node_of_rank_) node = number_of_lowest[static_cast<std::size_t>(node)];
-    starts_.assign(static_cast<std::size_t>(count) + 1, 0);
+    node_starts_.assign(static_cast<std::size_t>(count) + 1, 0);
   }
 
   // Fills by_node_ with a counting sort, which keeps the order of the ranks.
   void sort_members() {
-    for (const int node : node_of_rank_) ++starts_[static_cast<std::size_t>(node)];
-    std::inclusive_scan(starts_.begin(), starts_.end(), starts_.begin());
+    for (const int node : node_of_rank_) ++node_starts_[static_cast<std::size_t>(node)];
+    std::inclusive_scan(node_starts_.begin(), node_starts_.end(), node_starts_.begin());
     for (int rank = ranks() - 1; rank >= 0; --rank)
-      by_node_[static_cast<std::size_t>(--starts_[static_cast<std::size_t>(node_of(rank))])] = rank;
+      by_node_[static_cast<std::size_t>(--node_starts_[static_cast<std::size_t>(node_of(rank))])] = rank;
   }
 
   std::vector<int> node_of_rank_;
-  std::vector<int> by_node_;  // the ranks of node 0, then those of node 1, ...
-  std::vector<int> starts_;   // where each node begins in by_node_, and the end of the last one
+  std::vector<int> by_node_;      // the ranks of node 0, then those of node 1, ...
+  std::vector<int> node_starts_;  // where each node begins in by_node_, and the end of the last one
   bool is_in_rank_order_ = true;
-  int smallest_ = 0;
+  int smallest_node_size_ = 0;
 };
 
 // The place of one rank: its node, and its member number there.
@@ -125,7 +127,7 @@ struct Locality {
 
   Locality(const Membership& membership, int rank)
       : membership(membership), node(membership.node_of(rank)), member(membership.member_of(rank)) {}
-  [[nodiscard]] std::span<const int> here() const { return membership.members(node); }
+  [[nodiscard]] std::span<const int> ranks_of_own_node() const { return membership.members(node); }
 };
 
 // The functions below take an endpoint of the whole communicator.
@@ -138,7 +140,7 @@ struct Locality {
 [[nodiscard]] inline Endpoint on_node(const Endpoint& net) {
   if (node_count(net) == 1) return net;
   const Locality& mine = *net.locality();
-  return net.part({.list = mine.here().data()}, mine.member, mine.membership.size(mine.node));
+  return net.part({.list = mine.ranks_of_own_node().data()}, mine.member, mine.membership.size(mine.node));
 }
 
 // Returns an endpoint for the ranks with this rank's member number, one on each node. Every node must have
@@ -161,8 +163,8 @@ struct Locality {
   const Locality& mine = *net.locality();
   RankMap leaders = mine.membership.across_nodes(0);
   if (root >= 0) {
-    leaders.replaced = mine.membership.node_of(root);
-    leaders.replacement = root;
+    leaders.replaced_member = mine.membership.node_of(root);
+    leaders.replacement_rank = root;
   }
   return net.part(leaders, mine.node, mine.membership.nodes());
 }

@@ -77,7 +77,7 @@ struct Stall {
 
 struct Patience {
   bool shares_cores = false;
-  bool gives_way = true;  // lets other threads run even if ranks do not share cores
+  bool yields_to_threads = true;  // lets other threads run even if ranks do not share cores
   // How long ranks that share cores yield before they sleep, in seconds. A wake-up costs the late rank a
   // system call, and the sleeper some 10 us.
   double sleep_after_s = 10e-3;
@@ -92,7 +92,7 @@ struct Patience {
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait() {
-      if (stalled_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
+      if (is_stall_reported_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
     }
     // Returns true at the first call. Callers that wait in their own way (BoardWaiters) use this.
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
@@ -121,7 +121,7 @@ struct Patience {
     static constexpr std::uint64_t looks_when_alone = 64;
     static constexpr std::uint64_t look_interval = 64;
     static constexpr std::uint64_t yield_interval = 32;
-    static constexpr std::uint64_t yield_interval_of_host = 8;
+    static constexpr std::uint64_t host_yield_interval = 8;
     // The number of spins between two checks whether the host's next turn is due. A small collective whose
     // ranks arrive together waits for less than that, so it gives no turn in the middle.
     static constexpr std::uint64_t spins_between_turns = 32;
@@ -136,12 +136,12 @@ struct Patience {
     // then slow. So one such burst outweighs a few quiet ones, but only a second one soon after it counts as
     // traffic.
     static constexpr int signs_per_burst = 3;
-    static constexpr int signs_of_traffic = 2 * signs_per_burst;
-    static constexpr int most_signs = 4 * signs_per_burst;
+    static constexpr int message_signs_of_traffic = 2 * signs_per_burst;
+    static constexpr int most_message_signs = 4 * signs_per_burst;
 
-    [[nodiscard]] bool asks_host() const { return patience_.bell == nullptr; }
+    [[nodiscard]] bool polls_host() const { return patience_.bell == nullptr; }
     [[nodiscard]] std::uint64_t spins_on_own_core() const {
-      return asks_host() ? looks_when_alone : spins_when_alone;
+      return polls_host() ? looks_when_alone : spins_when_alone;
     }
     void give_turn_if(bool is_due) {
       if (is_due) [[unlikely]]
@@ -152,14 +152,14 @@ struct Patience {
 
     void look_around(double now) {
       if (since_s_ == 0) since_s_ = awake_since_s_ = now;
-      if (patience_.stall.after_s > 0 && !stalled_ && now - since_s_ > patience_.stall.after_s) {
-        stalled_ = true;
+      if (patience_.stall.after_s > 0 && !is_stall_reported_ && now - since_s_ > patience_.stall.after_s) {
+        is_stall_reported_ = true;
         patience_.stall.call(patience_.stall.state, now - since_s_, false);
       }
     }
 
     [[gnu::noinline]] void pause_long() {
-      if (is_sleepy_) {
+      if (may_sleep_) {
         if (burst_.is_over()) {
           nap();
         } else {
@@ -171,7 +171,7 @@ struct Patience {
       if (long_pauses_ % look_interval == 0) {
         const double now = monotonic_s();
         look_around(now);
-        is_sleepy_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
+        may_sleep_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
       }
       // The guess about cores may be wrong, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
@@ -179,11 +179,11 @@ struct Patience {
         give_turn_if(turns_in_waits::are_due());
         spins_ = 0;
       } else {
-        if (!patience_.gives_way) {
+        if (!patience_.yields_to_threads) {
           long_pauses_ % yield_interval == 0 ? void(sched_yield()) : relax();
-        } else if (long_pauses_ % (asks_host() ? yield_interval_of_host : yield_interval) == 1) {
-          is_sleepy_ = WantedCore::is_wanted();
-          if (!is_sleepy_) WantedCore::yield();
+        } else if (long_pauses_ % (polls_host() ? host_yield_interval : yield_interval) == 1) {
+          may_sleep_ = WantedCore::is_wanted();
+          if (!may_sleep_) WantedCore::yield();
         } else {
           relax();
         }
@@ -201,7 +201,7 @@ struct Patience {
       look_around(now);
       patience_.turn();
       const double part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
-      const double quiet_since_s = std::max(since_s_, message_at_s_);
+      const double quiet_since_s = std::max(since_s_, last_message_s_);
       const double nap_s = std::clamp((now - quiet_since_s) * part, shortest_nap_s, longest_nap_s);
       if (patience_.bell == nullptr) {
         const timespec length{0, static_cast<long>(nap_s * 1e9)};
@@ -211,7 +211,7 @@ struct Patience {
         bell_is_up_ = false;
         if (patience_.bell->sleep(nap_s)) {
           // Another rank has made progress, so the next look should come soon.
-          is_sleepy_ = false;
+          may_sleep_ = false;
           awake_since_s_ = monotonic_s();
           spins_ = 0;
           return;
@@ -230,9 +230,10 @@ struct Patience {
       burst_.add(now - began_s);
       if (burst_.is_over()) {
         look_around(now);
-        signs_ = std::clamp(signs_ + (burst_.moved_messages() ? signs_per_burst : -1), 0, most_signs);
-        if (signs_ >= signs_of_traffic) message_at_s_ = now;
-        if (signs_ > 0) burst_.restart();
+        message_signs_ = std::clamp(message_signs_ + (burst_.messages_came_in() ? signs_per_burst : -1), 0,
+                                    most_message_signs);
+        if (message_signs_ >= message_signs_of_traffic) last_message_s_ = now;
+        if (message_signs_ > 0) burst_.restart();
       }
       // A rank that yields to a computing thread gets the core back late, so this happens outside the
       // measured time.
@@ -245,13 +246,13 @@ struct Patience {
     std::uint64_t long_pauses_ = 0;
     double since_s_ = 0;  // when the wait began; 0: it is not long yet
     double awake_since_s_ = 0;
-    double message_at_s_ = 0;  // when messages last came in, by the bursts; 0: never
-    double resumed_at_s_ = 0;  // when the last nap ended; without a bell only
+    double last_message_s_ = 0;  // when messages last came in, by the bursts; 0: never
+    double resumed_at_s_ = 0;    // when the last nap ended; without a bell only
     TurnBurst burst_;
-    int signs_ = 0;  // evidence that messages come in
-    bool is_sleepy_ = false;
+    int message_signs_ = 0;  // evidence that messages come in
+    bool may_sleep_ = false;
     bool bell_is_up_ = false;
-    bool stalled_ = false;
+    bool is_stall_reported_ = false;
     bool has_begun_ = false;
   };
 };

@@ -63,7 +63,7 @@ bool has_ended(const ProcessIdentity& identity) {
          status.start_time != identity.start_time;
 }
 
-bool has_process(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
+bool is_running(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 struct OpenProcess {
   pid_t pid;
@@ -71,18 +71,18 @@ struct OpenProcess {
   int descriptor;
   dev_t device;
   ino_t inode;
-  int users;
+  int user_count;
 };
 
 // The pidfds of this process, one for each process of the node that it has waited for. Never destroyed,
 // because threads of offbeat use it.
-struct Table {
+struct OpenProcesses {
   std::mutex mutex;
-  std::vector<OpenProcess> opened;
+  std::vector<OpenProcess> open_processes;
 };
-Table& table() {
+OpenProcesses& table() {
   static auto* const made = [] {
-    auto* fresh = new Table;
+    auto* fresh = new OpenProcesses;
     // A child of fork() has no other thread that could unlock the mutex.
     pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
                    [] { table().mutex.unlock(); });
@@ -94,9 +94,9 @@ Table& table() {
 // Returns a pidfd, -1 if the process is gone, or -2 if the system gives none.
 int pidfd_of(const ProcessIdentity& identity) {
   const std::lock_guard lock(table().mutex);
-  for (OpenProcess& each : table().opened) {
+  for (OpenProcess& each : table().open_processes) {
     if (each.pid != identity.pid || each.start_time != identity.start_time) continue;
-    ++each.users;
+    ++each.user_count;
     return each.descriptor;
   }
   constexpr long pidfd_open = 434;  // on every architecture but Alpha; the C library may lack a function
@@ -110,8 +110,8 @@ int pidfd_of(const ProcessIdentity& identity) {
   }
   struct stat file {};
   fstat(descriptor, &file);
-  if (!try_to([&] {
-        table().opened.push_back(
+  if (!run_unless_out_of_memory([&] {
+        table().open_processes.push_back(
             {identity.pid, identity.start_time, descriptor, file.st_dev, file.st_ino, 1});
       })) {
     close(descriptor);
@@ -144,7 +144,7 @@ bool is_in_place(const ProcessIdentity& identity, int descriptor) {
   struct stat file {};
   if (fstat(descriptor, &file) != 0) return false;
   const std::lock_guard lock(table().mutex);
-  return std::ranges::any_of(table().opened, [&](const OpenProcess& each) {
+  return std::ranges::any_of(table().open_processes, [&](const OpenProcess& each) {
     return each.pid == identity.pid && each.start_time == identity.start_time && each.device == file.st_dev &&
            each.inode == file.st_ino;
   });
@@ -153,13 +153,13 @@ bool is_in_place(const ProcessIdentity& identity, int descriptor) {
 // The last user closes the pidfd.
 void release_pidfd(const ProcessIdentity& identity) {
   const std::lock_guard lock(table().mutex);
-  auto& opened = table().opened;
-  const auto found = std::ranges::find_if(opened, [&](const OpenProcess& each) {
+  auto& open_processes = table().open_processes;
+  const auto found = std::ranges::find_if(open_processes, [&](const OpenProcess& each) {
     return each.pid == identity.pid && each.start_time == identity.start_time;
   });
-  if (found == opened.end() || --found->users > 0) return;
+  if (found == open_processes.end() || --found->user_count > 0) return;
   if (is_pidfd_of(found->descriptor, found->pid)) close(found->descriptor);
-  opened.erase(found);
+  open_processes.erase(found);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ ProcessIdentity ProcessIdentity::of_this_process() {
 PeerProcess::PeerProcess(const ProcessIdentity& identity)
     : identity_(identity),
       is_visible_(identity.pid > 0 && identity.pid_namespace != 0 &&
-                  identity.pid_namespace == own_pid_namespace() && has_process(identity.pid)) {}
+                  identity.pid_namespace == own_pid_namespace() && is_running(identity.pid)) {}
 
 PeerProcess::~PeerProcess() {
   if (descriptor_ >= 0) release_pidfd(identity_);
@@ -191,7 +191,7 @@ bool PeerProcess::is_dead() {
       release_pidfd(identity_);  // another thread was first, and has the same descriptor
   }
   // Without a pidfd (before Linux 5.3, or with no descriptor left) a zombie counts as alive.
-  bool found = descriptor == -1 || (descriptor < 0 && !has_process(identity_.pid));
+  bool found = descriptor == -1 || (descriptor < 0 && !is_running(identity_.pid));
   if (descriptor >= 0) {
     pollfd look{.fd = descriptor, .events = POLLIN, .revents = 0};
     const bool says_so = poll(&look, 1, 0) == 1 && (look.revents & (POLLIN | POLLNVAL)) != 0;

@@ -15,7 +15,7 @@
 namespace offbeat {
 
 struct PinnedBlock::Memory {
-  struct Free {
+  struct FreeHostMemory {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
   Memory(const DeviceMemory& driver_of, std::size_t bytes)
@@ -27,7 +27,7 @@ struct PinnedBlock::Memory {
   static constexpr std::size_t page = 4096;
   const std::size_t bytes;
   const DeviceMemory driver_of;  // memory of the driver that knows this block
-  const std::unique_ptr<std::byte, Free> data;
+  const std::unique_ptr<std::byte, FreeHostMemory> data;
   const HostRegistration registration;  // ends before the memory
   std::atomic<Memory*> next{nullptr};
 };
@@ -38,16 +38,16 @@ namespace {
 // before.
 constexpr std::size_t most_spare_bytes = std::size_t{256} << 20;
 constinit ForkLock mutex;  // guards the list, which is complete at every instant
-constinit std::atomic<PinnedBlock::Memory*> spare{nullptr};
-constinit std::size_t spare_bytes = 0;
+constinit std::atomic<PinnedBlock::Memory*> cached_blocks{nullptr};
+constinit std::size_t cached_bytes = 0;
 
-PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
+PinnedBlock::Memory* take_cached_block(const DeviceMemory& driver_of, std::size_t bytes) {
   const std::lock_guard lock(mutex);
-  std::atomic<PinnedBlock::Memory*>* link = &spare;
+  std::atomic<PinnedBlock::Memory*>* link = &cached_blocks;
   while (PinnedBlock::Memory* const each = link->load(std::memory_order_relaxed)) {
     if (each->bytes == bytes && each->driver_of.has_driver_of(driver_of)) {
       link->store(each->next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-      spare_bytes -= bytes;
+      cached_bytes -= bytes;
       return each;
     }
     link = &each->next;
@@ -55,12 +55,12 @@ PinnedBlock::Memory* take(const DeviceMemory& driver_of, std::size_t bytes) {
   return nullptr;
 }
 
-bool keep(PinnedBlock::Memory& memory) {
+bool cache_block(PinnedBlock::Memory& memory) {
   const std::lock_guard lock(mutex);
-  if (spare_bytes + memory.bytes > most_spare_bytes) return false;
-  memory.next.store(spare.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  spare.store(&memory, std::memory_order_release);
-  spare_bytes += memory.bytes;
+  if (cached_bytes + memory.bytes > most_spare_bytes) return false;
+  memory.next.store(cached_blocks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  cached_blocks.store(&memory, std::memory_order_release);
+  cached_bytes += memory.bytes;
   return true;
 }
 
@@ -69,12 +69,12 @@ bool keep(PinnedBlock::Memory& memory) {
 PinnedBlock::PinnedBlock(const DeviceMemory& driver_of, std::size_t bytes) {
   constexpr std::size_t smallest = std::size_t{64} << 10;
   bytes = std::bit_ceil(std::max(bytes, smallest));
-  memory_ = take(driver_of, bytes);
+  memory_ = take_cached_block(driver_of, bytes);
   if (memory_ == nullptr) memory_ = new Memory(driver_of, bytes);
 }
 PinnedBlock::PinnedBlock(PinnedBlock&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
 PinnedBlock::~PinnedBlock() {
-  if (memory_ != nullptr && !keep(*memory_)) delete memory_;
+  if (memory_ != nullptr && !cache_block(*memory_)) delete memory_;
 }
 std::byte* PinnedBlock::data() const { return memory_->data.get(); }
 

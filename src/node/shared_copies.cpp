@@ -8,18 +8,18 @@ namespace {
 // takes less.
 constexpr double slow_ns_per_line = 5;
 // copy_past_cache() must be cheaper by this factor, because the reader then fetches the lines from memory.
-constexpr double cheaper_by = 2;
+constexpr double least_gain = 2;
 
 }  // namespace
 
-void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const CopyWays& ways) {
+void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const CopyFunctions& ways) {
   const std::int64_t begin = ways.now_ns();
-  (tries_the_other_ ? ways.past_cache : ways.to_shared)(to, from, bytes);
+  (tries_other_way_ ? ways.past_cache : ways.to_shared)(to, from, bytes);
   const double ns_per_line =
       static_cast<double>(ways.now_ns() - begin) / (static_cast<double>(bytes) / cache_line);
-  if (tries_the_other_) {
-    tries_the_other_ = false;
-    if (cheaper_by * ns_per_line < to_shared_ns_per_line_) return choose(true, 63);
+  if (tries_other_way_) {
+    tries_other_way_ = false;
+    if (least_gain * ns_per_line < to_shared_ns_per_line_) return choose(true, 63);
     return choose(false, 127);  // nothing is gained, because reading the source is slow
   }
   to_shared_ns_per_line_ = ns_per_line;
@@ -29,7 +29,7 @@ void SharedCopies::measure(void* to, const void* from, std::size_t bytes, const 
   }
   // The last copy was slow, too. So the cause is neither new pages nor an interruption, and the next copy
   // tries the other way.
-  tries_the_other_ = was_slow_;
+  tries_other_way_ = was_slow_;
   was_slow_ = true;
 }
 

@@ -18,7 +18,7 @@
 namespace offbeat {
 
 // The two ways to copy, and a clock. Tests replace them.
-struct CopyWays {
+struct CopyFunctions {
   void (*to_shared)(void* to, const void* from, std::size_t bytes) = copy_to_shared;
   void (*past_cache)(void* to, const void* from, std::size_t bytes) = copy_past_cache;
   std::int64_t (*now_ns)() = [] {
@@ -30,10 +30,10 @@ struct CopyWays {
 // Chooses the way for the copies of one rank in one collective. Only one thread at a time may use it.
 class SharedCopies {
  public:
-  void copy(void* to, const void* from, std::size_t bytes, const CopyWays& ways = {}) {
-    if (bytes < shortest_bytes) return ways.to_shared(to, from, bytes);
-    if (unmeasured_ > 0) {
-      --unmeasured_;
+  void copy(void* to, const void* from, std::size_t bytes, const CopyFunctions& ways = {}) {
+    if (bytes < shortest_measured_bytes) return ways.to_shared(to, from, bytes);
+    if (unmeasured_copies_ > 0) {
+      --unmeasured_copies_;
       return (goes_past_cache_ ? ways.past_cache : ways.to_shared)(to, from, bytes);
     }
     measure(to, from, bytes, ways);
@@ -41,20 +41,20 @@ class SharedCopies {
 
  private:
   // A copy of fewer bytes is not worth reading the clock twice.
-  static constexpr std::size_t shortest_bytes = 2048;
+  static constexpr std::size_t shortest_measured_bytes = 2048;
 
-  void measure(void* to, const void* from, std::size_t bytes, const CopyWays& ways);
+  void measure(void* to, const void* from, std::size_t bytes, const CopyFunctions& ways);
   // Sets the way for the next `copies` copies, which are not measured.
   void choose(bool past_cache, std::uint8_t copies) {
     goes_past_cache_ = past_cache;
-    unmeasured_ = copies;
+    unmeasured_copies_ = copies;
   }
 
   double to_shared_ns_per_line_ = 0;  // ns per line at the last measurement
-  std::uint8_t unmeasured_ = 0;
+  std::uint8_t unmeasured_copies_ = 0;
   bool goes_past_cache_ = false;
   bool was_slow_ = false;  // the last measured copy was slow
-  bool tries_the_other_ = false;
+  bool tries_other_way_ = false;
 };
 
 }  // namespace offbeat

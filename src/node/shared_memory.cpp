@@ -21,19 +21,19 @@ constinit std::atomic<std::size_t> mapped_bytes{0};
 
 // Returns true if the file is the one that was offered. Numbers of processes and descriptors mean other files
 // in other namespaces.
-bool is_offered(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
+bool is_offered_file(const struct stat& file, const MemoryOffer& offer, std::size_t bytes) {
   return file.st_dev == offer.device && file.st_ino == offer.inode &&
          static_cast<std::uint64_t>(file.st_size) >= bytes;
 }
 
-bool is_offered(const Descriptor& file, const MemoryOffer& offer, std::size_t bytes) {
+bool is_offered_file(const Descriptor& file, const MemoryOffer& offer, std::size_t bytes) {
   struct stat status {};
-  return fstat(file.get(), &status) == 0 && is_offered(status, offer, bytes);
+  return fstat(file.get(), &status) == 0 && is_offered_file(status, offer, bytes);
 }
 
 // Returns true if the limit on file size (ulimit -f) allows a file of `bytes`. The limit also holds for these
 // files. A longer file would not cause an error, but a signal that ends the process.
-bool may_have_file_of(std::size_t bytes) {
+bool file_size_limit_allows(std::size_t bytes) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
@@ -45,7 +45,7 @@ Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
   struct stat status {};
   if (stat(path, &status) != 0) return Descriptor();
   errno = ENOENT;
-  return Descriptor(is_offered(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
+  return Descriptor(is_offered_file(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
 }
 
 // The C library may lack functions for these system calls, and the kernel's headers may lack their numbers.
@@ -59,19 +59,19 @@ Descriptor get_by_pidfd(const MemoryOffer& offer) {
 }
 
 // A message over a socket: one byte, and in `control` the sender's credentials and an open file.
-struct Letter {
+struct SocketMessage {
   char byte = 0;
   iovec text{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
-  Letter() {
+  SocketMessage() {
     header.msg_iov = &text;
     header.msg_iovlen = 1;
     header.msg_control = control;
     header.msg_controllen = sizeof control;
   }
 
-  // Sends the letter to `to`, or to the peer of the socket if `to` is null. The user id is given explicitly
+  // Sends the message to `to`, or to the peer of the socket if `to` is null. The user id is given explicitly
   // because the kernel would otherwise send the real one. Only root may give another user's id, and the
   // kernel refuses a user without a number in this namespace.
   bool send(const Descriptor& from, const Mailbox::Name* to, const Descriptor* file) {
@@ -95,7 +95,7 @@ struct Letter {
 
   bool receive(const Descriptor& socket) { return recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC) >= 0; }
 
-  // Calls `use` for each piece of control data of type `type` in a received letter.
+  // Calls `use` for each piece of control data of type `type` in a received message.
   template <class Piece, class Use>
   void for_each(int type, Use&& use) {
     for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
@@ -119,7 +119,7 @@ struct Letter {
 };
 
 // Lets the kernel choose a free name for the socket. Returns false and sets errno if it does not.
-bool give_name(const Descriptor& socket, Mailbox::Name& name) {
+bool bind_to_free_name(const Descriptor& socket, Mailbox::Name& name) {
   Mailbox::Name given{.address = {.sun_family = AF_UNIX, .sun_path = {}}, .bytes = sizeof(sockaddr_un)};
   auto* address = reinterpret_cast<sockaddr*>(&given.address);
   if (bind(socket.get(), address, sizeof(sa_family_t)) != 0 ||
@@ -130,7 +130,7 @@ bool give_name(const Descriptor& socket, Mailbox::Name& name) {
   return true;
 }
 
-constexpr int mail = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+constexpr int mailbox_socket_type = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 }  // namespace
 
@@ -138,7 +138,7 @@ void Refusals::add(const char* call, int code) {
   const bool known = std::any_of(begin(), end(), [&](const Refusal& each) {
     return std::strcmp(each.call, call) == 0 && each.code == code;
   });
-  if (!known && count_ < list_.size()) list_[count_++] = {call, code};
+  if (!known && count_ < refusals_.size()) refusals_[count_++] = {call, code};
 }
 
 Descriptor::~Descriptor() {
@@ -172,7 +172,7 @@ SharedMemory::~SharedMemory() {
 }
 
 Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
-  if (!may_have_file_of(bytes)) {
+  if (!file_size_limit_allows(bytes)) {
     refusals.add("ftruncate", EFBIG);
     return Descriptor();
   }
@@ -229,10 +229,10 @@ MemoryOffer offer_of(const Descriptor& file) {
 Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) {
   if (offer.descriptor < 0) return Descriptor();
   Descriptor file = open_by_proc(offer, bytes);
-  if (file && is_offered(file, offer, bytes)) return file;
+  if (file && is_offered_file(file, offer, bytes)) return file;
   refusals.add("/proc/PID/fd", file ? ENOENT : errno);
   file = get_by_pidfd(offer);
-  if (file && is_offered(file, offer, bytes)) return file;
+  if (file && is_offered_file(file, offer, bytes)) return file;
   refusals.add("pidfd_getfd", file ? ENOENT : errno);
   return Descriptor();
 }
@@ -240,19 +240,19 @@ Descriptor accept(const MemoryOffer& offer, std::size_t bytes, Refusals& refusal
 Mailbox::Mailbox(Refusals& refusals) {
   int pair[2] = {-1, -1};
   const int on = 1;
-  // The size of the send buffer, which letters fill until they are taken. The kernel limits it to
-  // net.core.wmem_max, whose default leaves room for 555 letters instead of 278.
+  // The size of the send buffer, which messages fill until they are taken. The kernel limits it to
+  // net.core.wmem_max, whose default leaves room for 555 messages instead of 278.
   const int room = 1 << 20;
   Address mine;
-  if (socketpair(AF_UNIX, mail, 0, pair) == 0) {
+  if (socketpair(AF_UNIX, mailbox_socket_type, 0, pair) == 0) {
     inbox_ = Descriptor(pair[0]);
     const Descriptor peer(pair[1]);
-    outbox_ = Descriptor(socket(AF_UNIX, mail, 0));
-    // A user without a number in this user namespace shares one number with all strangers, so letters would
-    // not show who sent them. A letter to this process, which is never read, detects that.
+    outbox_ = Descriptor(socket(AF_UNIX, mailbox_socket_type, 0));
+    // A user without a number in this user namespace shares one number with all strangers, so messages would
+    // not show who sent them. A message to this process, which is never read, detects that.
     if (setsockopt(inbox_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
-        Letter().send(peer, nullptr, nullptr) && give_name(inbox_, mine.inbox) && outbox_ &&
-        shutdown(outbox_.get(), SHUT_RD) == 0 && give_name(outbox_, mine.outbox)) {
+        SocketMessage().send(peer, nullptr, nullptr) && bind_to_free_name(inbox_, mine.inbox) && outbox_ &&
+        shutdown(outbox_.get(), SHUT_RD) == 0 && bind_to_free_name(outbox_, mine.outbox)) {
       static_cast<void>(setsockopt(outbox_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room));
       address_ = mine;
       return;
@@ -269,25 +269,25 @@ void Mailbox::listen_to(const Address& sender, Refusals& refusals) {
 
 void Mailbox::send(const Descriptor& file, const Address& to, Refusals& refusals) const {
   if (!file || address_.outbox.bytes == 0 || to.inbox.bytes == 0) return;
-  if (!Letter().send(outbox_, &to.inbox, &file)) refusals.add("socket", errno);
+  if (!SocketMessage().send(outbox_, &to.inbox, &file)) refusals.add("socket", errno);
 }
 
 Descriptor Mailbox::take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const {
   Descriptor found;
   if (address_.inbox.bytes == 0 || offer.descriptor < 0) return found;
-  // In another network namespace the sender's name may belong to a stranger. So a letter is not trusted
+  // In another network namespace the sender's name may belong to a stranger. So a message is not trusted
   // merely because it arrived, and the loop is bounded so that strangers cannot keep this rank here.
-  constexpr int most_letters = 1000;
-  for (int k = 0; k < most_letters; ++k) {
-    Letter letter;
-    if (!letter.receive(inbox_)) break;
+  constexpr int most_messages = 1000;
+  for (int k = 0; k < most_messages; ++k) {
+    SocketMessage message;
+    if (!message.receive(inbox_)) break;
     bool is_ours = false;
-    letter.for_each<ucred>(SCM_CREDENTIALS, [&](const ucred& sender) { is_ours = sender.uid == geteuid(); });
-    if ((letter.header.msg_flags & MSG_CTRUNC) != 0)
-      is_ours = false;  // offbeat's letters have one descriptor each
-    letter.for_each<int>(SCM_RIGHTS, [&](int descriptor) {
+    message.for_each<ucred>(SCM_CREDENTIALS, [&](const ucred& sender) { is_ours = sender.uid == geteuid(); });
+    if ((message.header.msg_flags & MSG_CTRUNC) != 0)
+      is_ours = false;  // offbeat's messages have one descriptor each
+    message.for_each<int>(SCM_RIGHTS, [&](int descriptor) {
       Descriptor file(descriptor);
-      if (is_ours && !found && is_offered(file, offer, bytes)) found = std::move(file);
+      if (is_ours && !found && is_offered_file(file, offer, bytes)) found = std::move(file);
     });
   }
   if (!found) refusals.add("socket", ENOMSG);

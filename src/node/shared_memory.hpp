@@ -27,11 +27,11 @@ struct Refusal {
 class Refusals {
  public:
   void add(const char* call, int code);
-  [[nodiscard]] const Refusal* begin() const { return list_.data(); }
-  [[nodiscard]] const Refusal* end() const { return list_.data() + count_; }
+  [[nodiscard]] const Refusal* begin() const { return refusals_.data(); }
+  [[nodiscard]] const Refusal* end() const { return refusals_.data() + count_; }
 
  private:
-  std::array<Refusal, 16> list_{};
+  std::array<Refusal, 16> refusals_{};
   std::size_t count_ = 0;
 };
 
@@ -132,7 +132,7 @@ class Mailbox {
   // Sends `file` to a mailbox that listens to this one.
   void send(const Descriptor& file, const Address& to, Refusals& refusals) const;
   // Returns the offered file if it came from a process of this user; otherwise an empty descriptor. All other
-  // letters are thrown away, and the descriptors in them are closed.
+  // messages are thrown away, and the descriptors in them are closed.
   [[nodiscard]] Descriptor take(const MemoryOffer& offer, std::size_t bytes, Refusals& refusals) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace offbeat {
 
 // What Linux reports about the calling thread. Tests replace it.
-struct Linux {
+struct ThreadSystemCalls {
   [[nodiscard]] static double now_s() { return monotonic_s(); }
   static void yield() { sched_yield(); }
   // Returns how often the kernel gave the core to another thread although this one wanted it. It does not
@@ -35,43 +35,43 @@ class WantedCoreOf {
     System::yield();
     const double now = System::now_s();
     if (now - before > shortest_turn_s) [[unlikely]]
-      learn(now - before);
+      judge_turn(now - before);
   }
-  [[nodiscard]] static bool is_wanted() { return until_s_ > 0 && System::now_s() < until_s_; }
+  [[nodiscard]] static bool is_wanted() { return wanted_until_s_ > 0 && System::now_s() < wanted_until_s_; }
   // Returns true if the core is wanted, for a thread that waits inside the host MPI and therefore does not
   // yield. Call this before each such wait. A kernel thread takes the core for a moment now and then; a
   // thread that wants it takes turns of milliseconds.
   [[nodiscard]] static bool is_wanted_in_host() {
     if (--waits_until_look_ <= 0) [[unlikely]]
-      look();
+      count_turns();
     return is_wanted();
   }
 
  private:
   static constexpr double shortest_turn_s = 20e-6;
-  static constexpr double moment_s = 500e-6;
+  static constexpr double longest_brief_turn_s = 500e-6;
   // A thread that wants the core for a while comes back within this time, and is then noticed again.
-  static constexpr double remembered_s = 200e-3;
+  static constexpr double remembered_for_s = 200e-3;
 
   // Decides whether a long yield means that the core is wanted. The cause may have been the hypervisor, or a
   // thread that ran for a moment only, such as offbeat's own. A thread that wants the core takes it again at
   // once. If the kernel thinks that this thread has had its share for now, it soon comes back for another
   // turn of equal length.
-  [[gnu::noinline]] static void learn(double turn_s) {
+  [[gnu::noinline]] static void judge_turn(double turn_s) {
     const long before = System::switches();
     System::yield();
     const double now = System::now_s();
     bool is_back = System::switches() != before;
-    if (turn_s > moment_s) {
+    if (turn_s > longest_brief_turn_s) {
       is_back = is_back || (before != switches_at_turn_ && now - last_turn_s_ < longest_turn_s);
       last_turn_s_ = now;
       switches_at_turn_ = before;
     }
-    if (is_back) until_s_ = now + remembered_s;
+    if (is_back) wanted_until_s_ = now + remembered_for_s;
   }
 
   // Counts turns of other threads over a longer time, because short waits see such a turn only rarely.
-  [[gnu::noinline]] static void look() {
+  [[gnu::noinline]] static void count_turns() {
     waits_until_look_ = waits_between_looks;
     const double now = System::now_s();
     const long switches_now = System::switches();
@@ -80,7 +80,7 @@ class WantedCoreOf {
     const double counted_s = now - counted_since_s_;
     if (!is_first && turns < fewest_turns && counted_s < fewest_turns * longest_turn_s) return;
     if (!is_first && turns >= fewest_turns && counted_s < static_cast<double>(turns) * longest_turn_s)
-      until_s_ = now + remembered_s;
+      wanted_until_s_ = now + remembered_for_s;
     switches_ = switches_now;
     counted_since_s_ = now;
   }
@@ -90,11 +90,11 @@ class WantedCoreOf {
 
   static inline thread_local int waits_until_look_ = 1;
   static inline thread_local double counted_since_s_ = 0;
-  static inline thread_local double until_s_ = 0;
+  static inline thread_local double wanted_until_s_ = 0;
   static inline thread_local double last_turn_s_ = 0;
   static inline thread_local long switches_at_turn_ = 0;
   static inline thread_local long switches_ = 0;
 };
-using WantedCore = WantedCoreOf<Linux>;
+using WantedCore = WantedCoreOf<ThreadSystemCalls>;
 
 }  // namespace offbeat

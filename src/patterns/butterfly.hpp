@@ -36,16 +36,16 @@ namespace offbeat {
 struct Butterfly {
   // The rank with which `rank` exchanges in a step, and whether it keeps the upper half of the blocks.
   int (*peer)(int rank, int step, int ranks);
-  bool (*keeps_upper)(int rank, int step, int ranks);
+  bool (*keeps_upper_half)(int rank, int step, int ranks);
 
   [[nodiscard]] static constexpr int steps(int ranks) {
     return std::bit_width(static_cast<unsigned>(ranks)) - 1;
   }
   // Returns the block with which a rank ends.
-  [[nodiscard]] constexpr int block_of(int rank, int ranks) const {
+  [[nodiscard]] constexpr int final_block_of(int rank, int ranks) const {
     int block = 0;
     for (int step = 0; step < steps(ranks); ++step) {
-      block = 2 * block + (keeps_upper(rank, step, ranks) ? 1 : 0);
+      block = 2 * block + (keeps_upper_half(rank, step, ranks) ? 1 : 0);
     }
     return block;
   }
@@ -53,7 +53,7 @@ struct Butterfly {
 
 inline constexpr Butterfly hypercube{
     .peer = [](int rank, int step, int) { return rank ^ 1 << step; },
-    .keeps_upper = [](int rank, int step, int) { return (rank >> step & 1) != 0; },
+    .keeps_upper_half = [](int rank, int step, int) { return (rank >> step & 1) != 0; },
 };
 
 namespace bine_steps {
@@ -66,7 +66,7 @@ namespace bine_steps {
 [[nodiscard]] constexpr int peer(int rank, int step, int ranks) {
   return (is_odd(rank) ? rank - distance(step) : rank + distance(step)) & (ranks - 1);
 }
-[[nodiscard]] constexpr bool keeps_upper(int rank, int step, int ranks) {
+[[nodiscard]] constexpr bool keeps_upper_half(int rank, int step, int ranks) {
   const int last = Butterfly::steps(ranks) - 1;
   if (step == last) return is_odd(rank);
   const int even = is_odd(rank) ? peer(rank, last, ranks) : rank;
@@ -77,7 +77,7 @@ namespace bine_steps {
 
 inline constexpr Butterfly bine_butterfly{
     .peer = bine_steps::peer,
-    .keeps_upper = bine_steps::keeps_upper,
+    .keeps_upper_half = bine_steps::keeps_upper_half,
 };
 
 }  // namespace offbeat

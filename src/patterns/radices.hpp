@@ -22,10 +22,10 @@ struct RadixStep {
   }
 };
 
-// The members of a group without `mine` are numbered from 0. other_member() returns the member with number k,
-// and number_of_other() returns the number of a member.
-[[nodiscard]] constexpr int other_member(int mine, int k) { return k < mine ? k : k + 1; }
-[[nodiscard]] constexpr int number_of_other(int mine, int member) {
+// The members of a group without `mine` are numbered from 0. member_among_others() returns the member with
+// number k, and index_among_others() returns the number of a member.
+[[nodiscard]] constexpr int member_among_others(int mine, int k) { return k < mine ? k : k + 1; }
+[[nodiscard]] constexpr int index_among_others(int mine, int member) {
   return member < mine ? member : member - 1;
 }
 
@@ -40,13 +40,13 @@ class Radices {
   [[nodiscard]] int steps() const { return steps_; }
   [[nodiscard]] RadixStep operator[](int step) const {
     int distance = 1;
-    for (int k = 0; k < step; ++k) distance *= of_step_[static_cast<std::size_t>(k)];
-    return {of_step_[static_cast<std::size_t>(step)], distance};
+    for (int k = 0; k < step; ++k) distance *= radix_of_step_[static_cast<std::size_t>(k)];
+    return {radix_of_step_[static_cast<std::size_t>(step)], distance};
   }
   // Returns how many others a rank has in the largest group; 0 if there are no steps.
-  [[nodiscard]] std::size_t most_others() const {
-    const auto end = of_step_.begin() + steps_;
-    return steps_ == 0 ? 0 : static_cast<std::size_t>(*std::max_element(of_step_.begin(), end)) - 1;
+  [[nodiscard]] std::size_t max_others_in_group() const {
+    const auto end = radix_of_step_.begin() + steps_;
+    return steps_ == 0 ? 0 : static_cast<std::size_t>(*std::max_element(radix_of_step_.begin(), end)) - 1;
   }
 
  private:
@@ -63,17 +63,17 @@ class Radices {
   // Multiplies `prime` into the first step that stays within `largest`.
   void add(int prime, int largest) {
     for (int k = 0; k < steps_; ++k) {
-      int& radix = of_step_[static_cast<std::size_t>(k)];
+      int& radix = radix_of_step_[static_cast<std::size_t>(k)];
       if (radix * prime > largest) continue;
       radix *= prime;
       return;
     }
-    of_step_[static_cast<std::size_t>(steps_++)] = prime;
+    radix_of_step_[static_cast<std::size_t>(steps_++)] = prime;
   }
 
   int product_;
   int steps_ = 0;
-  std::array<int, 31> of_step_{};
+  std::array<int, 31> radix_of_step_{};
 };
 
 }  // namespace offbeat

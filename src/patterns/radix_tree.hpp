@@ -26,7 +26,7 @@ class RadixTree {
   constexpr RadixTree(int rank, int ranks, int root, int bits)
       : rank_(rank), ranks_(ranks), root_(root), bits_(bits) {
     while ((1 << shift_) < ranks_) {
-      parent_ = of_block(shift_ + bits_, begin_of_block(shift_ + bits_));
+      parent_ = representative_of_block(shift_ + bits_, first_rank_of_block(shift_ + bits_));
       if (parent_ != rank_) return;
       shift_ += bits_;
       ++height_;
@@ -41,7 +41,7 @@ class RadixTree {
   // Returns the parent; the root has none.
   [[nodiscard]] constexpr int parent() const { return parent_; }
   // begin() and size() describe the range of ranks in this rank's subtree, which includes the rank itself.
-  [[nodiscard]] constexpr int begin() const { return begin_of_block(shift_); }
+  [[nodiscard]] constexpr int begin() const { return first_rank_of_block(shift_); }
   [[nodiscard]] constexpr int size() const { return std::min(1 << shift_, ranks_ - begin()); }
 
   // A group, seen from this rank: the blocks of one level inside the block of the next level that contains
@@ -50,9 +50,11 @@ class RadixTree {
    public:
     [[nodiscard]] constexpr int size() const { return size_; }
     // Returns the index of the block that contains this rank.
-    [[nodiscard]] constexpr int mine() const { return (tree_.rank_ - begin_) >> shift_; }
+    [[nodiscard]] constexpr int own_block() const { return (tree_.rank_ - begin_) >> shift_; }
     // For a block of the group: the rank that represents it, its first rank, and its number of ranks.
-    [[nodiscard]] constexpr int rank(int block) const { return tree_.of_block(shift_, begin(block)); }
+    [[nodiscard]] constexpr int rank(int block) const {
+      return tree_.representative_of_block(shift_, begin(block));
+    }
     [[nodiscard]] constexpr int begin(int block) const { return begin_ + (block << shift_); }
     [[nodiscard]] constexpr int size(int block) const {
       return std::min(1 << shift_, tree_.ranks_ - begin(block));
@@ -63,7 +65,7 @@ class RadixTree {
     constexpr Group(const RadixTree& tree, int shift)
         : tree_(tree),
           shift_(shift),
-          begin_(tree.begin_of_block(shift + tree.bits_)),
+          begin_(tree.first_rank_of_block(shift + tree.bits_)),
           size_(std::min(1 << tree.bits_, ((tree.ranks_ - begin_ - 1) >> shift) + 1)) {}
     const RadixTree& tree_;
     int shift_;
@@ -76,8 +78,8 @@ class RadixTree {
 
  private:
   // Returns the first rank of the block of 2^shift ranks that contains this rank.
-  [[nodiscard]] constexpr int begin_of_block(int shift) const { return rank_ >> shift << shift; }
-  [[nodiscard]] constexpr int of_block(int shift, int begin) const {
+  [[nodiscard]] constexpr int first_rank_of_block(int shift) const { return rank_ >> shift << shift; }
+  [[nodiscard]] constexpr int representative_of_block(int shift, int begin) const {
     return root_ >> shift == begin >> shift ? root_ : begin;
   }
 

@@ -8,25 +8,26 @@
 namespace offbeat {
 
 // Member i of the part is rank  first + stride * (i * width + min(i, wide)), or list[i] if there is a list.
-// `width` and `wide` describe the leaders of contiguous groups: the first `wide` groups have width + 1 ranks,
-// the others have `width`. A plain row or column has width 1 and wide 0. Lists are for parts without a
-// formula: the ranks of a node, or one rank of each node.
+// `smaller_group_size` and `larger_groups` describe the leaders of contiguous groups: the first
+// `larger_groups` groups have smaller_group_size + 1 ranks, the others have `smaller_group_size`. A plain row
+// or column has width 1 and wide 0. Lists are for parts without a formula: the ranks of a node, or one rank
+// of each node.
 struct RankMap {
   int first = 0;
   int stride = 1;
-  int width = 1;
-  int wide = 0;
+  int smaller_group_size = 1;
+  int larger_groups = 0;
   const int* list = nullptr;
-  const int* starts = nullptr;  // if set, member i is list[starts[i] + first]
-  int ring = 0;                 // if not 0, member i is rank (first + i) mod ring
-  int replaced = -1;            // if not -1, this member is rank `replacement` instead
-  int replacement = -1;
+  const int* list_starts = nullptr;  // if set, member i is list[list_starts[i] + first]
+  int wraps_at = 0;                  // if not 0, member i is rank (first + i) mod wraps_at
+  int replaced_member = -1;          // if not -1, this member is rank `replacement_rank` instead
+  int replacement_rank = -1;
 
   [[nodiscard]] constexpr int operator()(int member) const {
-    if (member == replaced) return replacement;
-    if (ring != 0) return (first + member) % ring;
-    if (list != nullptr) return list[starts != nullptr ? starts[member] + first : member];
-    return first + stride * (member * width + std::min(member, wide));
+    if (member == replaced_member) return replacement_rank;
+    if (wraps_at != 0) return (first + member) % wraps_at;
+    if (list != nullptr) return list[list_starts != nullptr ? list_starts[member] + first : member];
+    return first + stride * (member * smaller_group_size + std::min(member, larger_groups));
   }
 };
 
@@ -37,15 +38,20 @@ struct Groups {
   int size;
   int groups;
 
-  [[nodiscard]] constexpr int width() const { return size / groups; }
-  [[nodiscard]] constexpr int wide() const { return size % groups; }
+  [[nodiscard]] constexpr int smaller_group_size() const { return size / groups; }
+  [[nodiscard]] constexpr int larger_groups() const { return size % groups; }
   [[nodiscard]] constexpr int group_of(int rank) const {
-    const int in_wide = wide() * (width() + 1);
-    return rank < in_wide ? rank / (width() + 1) : wide() + (rank - in_wide) / width();
+    const int in_wide = larger_groups() * (smaller_group_size() + 1);
+    return rank < in_wide ? rank / (smaller_group_size() + 1)
+                          : larger_groups() + (rank - in_wide) / smaller_group_size();
   }
   [[nodiscard]] constexpr int leader(int group) const { return leaders()(group); }
-  [[nodiscard]] constexpr int members(int group) const { return width() + (group < wide() ? 1 : 0); }
-  [[nodiscard]] constexpr RankMap leaders() const { return {.width = width(), .wide = wide()}; }
+  [[nodiscard]] constexpr int members(int group) const {
+    return smaller_group_size() + (group < larger_groups() ? 1 : 0);
+  }
+  [[nodiscard]] constexpr RankMap leaders() const {
+    return {.smaller_group_size = smaller_group_size(), .larger_groups = larger_groups()};
+  }
 };
 
 }  // namespace offbeat

@@ -26,60 +26,62 @@ class StragglerRounds {
   // `ranks` must be a power of two, at least 2.
   explicit StragglerRounds(int ranks) : helpers_(ranks - 1), height_(std::bit_width(unsigned(ranks)) - 1) {
     // One of the first few polynomials of degree L has a root that generates the field.
-    for (unsigned tail = 1; !has_all_powers(tail); tail += 2) continue;
-    number_.resize(power_.size() + 1);
-    for (std::size_t k = 0; k < power_.size(); ++k) number_[power_[k]] = static_cast<int>(k);
+    for (unsigned tail = 1; !fill_powers(tail); tail += 2) continue;
+    exponents_.resize(powers_of_z_.size() + 1);
+    for (std::size_t k = 0; k < powers_of_z_.size(); ++k) exponents_[powers_of_z_[k]] = static_cast<int>(k);
   }
 
-  static constexpr int none = -1;
+  static constexpr int no_block = -1;
   struct Step {
     int peer;
-    int sent;  // the block that is sent, or `none`
+    int sent;  // the block that is sent, or `no_block`
     int received;
   };
 
   [[nodiscard]] int rounds() const { return helpers_ + height_ - 1; }
 
   [[nodiscard]] Step step(int rank, int round) const {
-    const unsigned self = rank == helpers_ ? 0 : power_[modulo(round - rank)];
-    const unsigned other = self ^ power_[0];
-    const int peer = other == 0 ? helpers_ : static_cast<int>(modulo(round - number_[other]));
-    return {.peer = peer, .sent = sent_by(self, round), .received = sent_by(other, round)};
+    const unsigned self = rank == helpers_ ? 0 : powers_of_z_[modulo(round - rank)];
+    const unsigned other = self ^ powers_of_z_[0];
+    const int peer = other == 0 ? helpers_ : static_cast<int>(modulo(round - exponents_[other]));
+    return {.peer = peer, .sent = block_sent_by(self, round), .received = block_sent_by(other, round)};
   }
 
  private:
-  // Fills `power_` with the powers of z = 1/c. Each power is a sum of z^1 ... z^L, stored as bits 0 ... L -
+  // Fills `powers_of_z_` with the powers of z = 1/c. Each power is a sum of z^1 ... z^L, stored as bits 0 ...
+  // L -
   // 1. `tail` defines z: z^L is the sum of the lower powers z^k whose bit k is set in `tail`. Returns false
   // if z does not generate the field.
-  bool has_all_powers(unsigned tail) {
+  bool fill_powers(unsigned tail) {
     const unsigned beyond = 1U << height_;
-    power_.assign(1, 0);
+    powers_of_z_.assign(1, 0);
     unsigned power = 1;
     do {
-      power_.push_back(power);
+      powers_of_z_.push_back(power);
       power <<= 1;
       if (power >= beyond) power ^= beyond | tail;
     } while (power != 1);
-    if (power_.size() != static_cast<std::size_t>(helpers_) + 1) return false;
-    power_[0] = power_.back();
-    power_.pop_back();
+    if (powers_of_z_.size() != static_cast<std::size_t>(helpers_) + 1) return false;
+    powers_of_z_[0] = powers_of_z_.back();
+    powers_of_z_.pop_back();
     return true;
   }
   [[nodiscard]] std::size_t modulo(int number) const {
     return static_cast<std::size_t>((number % helpers_ + helpers_) % helpers_);
   }
   // Returns the block that element x / c^r sends in a round.
-  [[nodiscard]] int sent_by(unsigned element, int round) const {
-    const bool meets = element == 0 || element == power_[0];  // the straggler, or its helper in this round
+  [[nodiscard]] int block_sent_by(unsigned element, int round) const {
+    const bool meets =
+        element == 0 || element == powers_of_z_[0];  // the straggler, or its helper in this round
     if (meets && round < helpers_) return round;
-    if (element == power_[0]) return none;
-    return std::max<int>(none, std::min<int>(round - std::bit_width(element), helpers_ - 1));
+    if (element == powers_of_z_[0]) return no_block;
+    return std::max<int>(no_block, std::min<int>(round - std::bit_width(element), helpers_ - 1));
   }
 
   int helpers_;
-  int height_;                   // L in the description above
-  std::vector<unsigned> power_;  // element k is z^k
-  std::vector<int> number_;      // the inverse of power_
+  int height_;                         // L in the description above
+  std::vector<unsigned> powers_of_z_;  // element k is z^k
+  std::vector<int> exponents_;         // the inverse of power_
 };
 
 }  // namespace offbeat

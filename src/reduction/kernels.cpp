@@ -30,7 +30,7 @@ struct TypeDescription {
   std::size_t width;
 };
 
-constexpr std::array<TypeDescription, element_type_count> types = {{
+constexpr std::array<TypeDescription, element_type_count> element_types = {{
     {"int8", 1},
     {"int16", 2},
     {"int32", 4},
@@ -49,14 +49,14 @@ constexpr std::array<TypeDescription, element_type_count> types = {{
     {"complex_long_double", sizeof(std::complex<long double>)},
     {"boolean", sizeof(bool)},
 }};
-static_assert(types.back().width == 1, "the kernels of boolean work on bytes");
+static_assert(element_types.back().width == 1, "the kernels of boolean work on bytes");
 
-constexpr std::array<std::string_view, reduce_op_count> ops = {
+constexpr std::array<std::string_view, reduce_op_count> operation_names = {
     "sum",        "prod",        "min",         "max",        "logical_and",
     "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
 };
 
-constexpr std::array<std::string_view, 3> sets = {"baseline", "avx2", "avx512"};
+constexpr std::array<std::string_view, 3> instruction_set_names = {"baseline", "avx2", "avx512"};
 
 constexpr std::size_t widest_element = sizeof(std::complex<long double>);
 
@@ -74,22 +74,22 @@ InstructionSet best_instruction_set() {
 }
 
 // Returns how many operands the next pass takes if `operand_count` are left.
-std::size_t pass_size(std::size_t operand_count) {
+std::size_t operands_of_next_pass(std::size_t operand_count) {
   return operand_count >= 8 ? 8 : operand_count >= 4 ? 4 : 2;
 }
 
-void run_pass(const Kernels& kernels, std::size_t size, void* destination, const void* const* operands,
-              std::size_t count) {
+void combine_one_pass(const Kernels& kernels, std::size_t size, void* destination,
+                      const void* const* operands, std::size_t count) {
   const auto kernel = size == 8 ? kernels.eight : size == 4 ? kernels.four : kernels.two;
   kernel(destination, operands, count);
 }
 
 }  // namespace
 
-std::size_t width_of(ElementType type) { return types[static_cast<std::size_t>(type)].width; }
-std::string_view name_of(ElementType type) { return types[static_cast<std::size_t>(type)].name; }
-std::string_view name_of(ReduceOp op) { return ops[static_cast<std::size_t>(op)]; }
-std::string_view name_of(InstructionSet set) { return sets[static_cast<std::size_t>(set)]; }
+std::size_t width_of(ElementType type) { return element_types[static_cast<std::size_t>(type)].width; }
+std::string_view name_of(ElementType type) { return element_types[static_cast<std::size_t>(type)].name; }
+std::string_view name_of(ReduceOp op) { return operation_names[static_cast<std::size_t>(op)]; }
+std::string_view name_of(InstructionSet set) { return instruction_set_names[static_cast<std::size_t>(set)]; }
 
 InstructionSet instruction_set() {
   static const InstructionSet best = best_instruction_set();
@@ -122,8 +122,8 @@ void combine_any_number(const Kernels& kernels, std::size_t width, void* destina
     if (destination != operands[0]) std::memcpy(destination, operands[0], count * width);
     return;
   }
-  if (operand_count == pass_size(operand_count)) {
-    run_pass(kernels, operand_count, destination, operands, count);
+  if (operand_count == operands_of_next_pass(operand_count)) {
+    combine_one_pass(kernels, operand_count, destination, operands, count);
     return;
   }
   // Several passes run block by block. Partial results then stay in the first-level cache, and because they
@@ -138,12 +138,12 @@ void combine_any_number(const Kernels& kernels, std::size_t width, void* destina
     const void* inputs[8];
     inputs[0] = at_block(operands[0]);
     for (std::size_t done = 1; done < operand_count;) {
-      const std::size_t size = pass_size(operand_count - done + 1);
+      const std::size_t size = operands_of_next_pass(operand_count - done + 1);
       for (std::size_t k = 1; k < size; ++k) inputs[k] = at_block(operands[done + k - 1]);
       done += size - 1;
       const bool last = done == operand_count;
       void* output = last ? static_cast<std::byte*>(destination) + begin * width : partial;
-      run_pass(kernels, size, output, inputs, length);
+      combine_one_pass(kernels, size, output, inputs, length);
       inputs[0] = partial;
     }
   }

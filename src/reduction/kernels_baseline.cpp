@@ -4,6 +4,6 @@
 
 namespace offbeat::baseline {
 
-Kernels find_kernels(ElementType type, ReduceOp op) { return look_up(type, op); }
+Kernels find_kernels(ElementType type, ReduceOp op) { return find_kernels_of(type, op); }
 
 }  // namespace offbeat::baseline

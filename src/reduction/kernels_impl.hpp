@@ -34,7 +34,7 @@ T choose(bool condition, T yes, T no) {
 
 // choose() for bits, for places where compilers would make choose() a branch and not vectorise it.
 template <class Bits>
-Bits choose_bits(bool condition, Bits yes, Bits no) {
+Bits select_bits(bool condition, Bits yes, Bits no) {
   return static_cast<Bits>(no ^ ((no ^ yes) & -static_cast<Bits>(condition)));
 }
 
@@ -118,7 +118,7 @@ struct BitwiseXor {
 // ---- number types: an Element in memory is loaded as a Value, and rounded between two operations ----
 
 template <class T>
-struct Plain {
+struct NativeNumber {
   using Element = T;
   static T load(T element) { return element; }
   static T round(T value) { return value; }
@@ -148,22 +148,22 @@ struct Complex {
 
 // A 16-bit floating-point number that is only compared. Its bits are ordered like a sign-magnitude integer.
 template <std::int16_t infinity>
-struct OrderedHalf {
+struct ComparableHalf {
   std::uint16_t bits;
 
   std::int16_t magnitude() const { return static_cast<std::int16_t>(bits & 0x7fff); }
-  std::int16_t order() const {
+  std::int16_t sort_key() const {
     const auto sign = static_cast<std::int16_t>(static_cast<std::int16_t>(bits) >> 15);
     return static_cast<std::int16_t>((magnitude() ^ sign) - sign);
   }
-  friend bool operator<(OrderedHalf left, OrderedHalf right) {
-    const bool less = left.order() < right.order();
+  friend bool operator<(ComparableHalf left, ComparableHalf right) {
+    const bool less = left.sort_key() < right.sort_key();
     const bool left_is_number = left.magnitude() <= infinity;
     const bool right_is_number = right.magnitude() <= infinity;
     return less & left_is_number & right_is_number;
   }
-  friend OrderedHalf choose(bool condition, OrderedHalf yes, OrderedHalf no) {
-    return {choose_bits(condition, yes.bits, no.bits)};
+  friend ComparableHalf choose(bool condition, ComparableHalf yes, ComparableHalf no) {
+    return {select_bits(condition, yes.bits, no.bits)};
   }
 };
 
@@ -171,22 +171,22 @@ inline std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint3
 inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
 struct BFloat16 {
-  struct Pair;
-  using Lanes = Pair;
+  struct AdjacentPair;
+  using Lanes = AdjacentPair;
   using Element = std::uint16_t;
   static float load(Element element) { return float_of(std::uint32_t{element} << 16); }
-  static float round(float value) { return float_of(rounded(value)); }
-  static Element store(float value) { return static_cast<Element>(rounded(value) >> 16); }
+  static float round(float value) { return float_of(rounded_bits(value)); }
+  static Element store(float value) { return static_cast<Element>(rounded_bits(value) >> 16); }
 
   // NaN needs no special case: a NaN that comes from bfloat16 operands has no bits to round off.
-  static std::uint32_t rounded(float value) {
+  static std::uint32_t rounded_bits(float value) {
     const std::uint32_t bits = bits_of(value);
     return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
   }
 };
 
 // Two adjacent elements in one word, each as the upper half of a float, so that no vector changes its width.
-struct BFloat16::Pair {
+struct BFloat16::AdjacentPair {
   static constexpr std::size_t lanes = 2;
   using Element [[gnu::aligned(2), gnu::may_alias]] = std::uint32_t;
   struct Value {
@@ -206,7 +206,7 @@ struct BFloat16::Pair {
     return {BFloat16::round(value.upper), BFloat16::round(value.lower)};
   }
   static std::uint32_t store(const Value& value) {
-    return rounded(value.upper) | (rounded(value.lower) >> 16);
+    return rounded_bits(value.upper) | (rounded_bits(value.lower) >> 16);
   }
 };
 
@@ -221,11 +221,11 @@ struct Float16Lanes {
   static __m512 load(const Element& element) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(&element)));
   }
-  static __m512 round(__m512 value) { return _mm512_cvtph_ps(narrow(value)); }
-  static Element store(__m512 value) { return __builtin_bit_cast(Element, narrow(value)); }
+  static __m512 round(__m512 value) { return _mm512_cvtph_ps(to_halves(value)); }
+  static Element store(__m512 value) { return __builtin_bit_cast(Element, to_halves(value)); }
 
  private:
-  static __m256i narrow(__m512 value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+  static __m256i to_halves(__m512 value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 #else
 struct Float16Lanes {
@@ -236,11 +236,11 @@ struct Float16Lanes {
   static __m256 load(const Element& element) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(&element)));
   }
-  static __m256 round(__m256 value) { return _mm256_cvtph_ps(narrow(value)); }
-  static Element store(__m256 value) { return __builtin_bit_cast(Element, narrow(value)); }
+  static __m256 round(__m256 value) { return _mm256_cvtph_ps(to_halves(value)); }
+  static Element store(__m256 value) { return __builtin_bit_cast(Element, to_halves(value)); }
 
  private:
-  static __m128i narrow(__m256 value) { return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+  static __m128i to_halves(__m256 value) { return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 #endif
 
@@ -261,12 +261,12 @@ struct Float16 {
 // with a subnormal float, which a program linked with -ffast-math would flush to zero.
 struct Float16 {
   using Element = std::uint16_t;
-  static float load(Element element) { return widen(element); }
-  static float round(float value) { return widen(narrow(value)); }
-  static Element store(float value) { return static_cast<Element>(narrow(value)); }
+  static float load(Element element) { return to_floats(element); }
+  static float round(float value) { return to_floats(to_halves(value)); }
+  static Element store(float value) { return static_cast<Element>(to_halves(value)); }
 
  private:
-  static float widen(std::uint32_t half) {
+  static float to_floats(std::uint32_t half) {
     constexpr std::uint32_t rebias = (127u - 15u) << 23;
     constexpr std::uint32_t smallest_normal = 0x0400u << 13;
     constexpr std::uint32_t infinity = 0x7c00u << 13;
@@ -275,11 +275,11 @@ struct Float16 {
     const std::uint32_t normal = magnitude + rebias;
     const std::uint32_t subnormal = bits_of(float_of(normal + (1u << 23)) - 0x1p-14f);
     const std::uint32_t unbounded = normal + rebias;
-    const std::uint32_t finite = choose_bits(magnitude < smallest_normal, subnormal, normal);
-    return float_of(sign | choose_bits(magnitude < infinity, finite, unbounded));
+    const std::uint32_t finite = select_bits(magnitude < smallest_normal, subnormal, normal);
+    return float_of(sign | select_bits(magnitude < infinity, finite, unbounded));
   }
 
-  static std::uint32_t narrow(float value) {
+  static std::uint32_t to_halves(float value) {
     constexpr std::uint32_t rebias = (127u - 15u) << 23;
     constexpr std::uint32_t smallest_normal = 113u << 23;  // 2^-14
     constexpr std::uint32_t too_large = 143u << 23;        // 2^16
@@ -289,9 +289,9 @@ struct Float16 {
     const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
     const std::uint32_t normal = (magnitude - rebias + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t not_a_number = 0x7e00u | ((magnitude >> 13) & 0x03ffu);
-    const std::uint32_t unbounded = choose_bits(value != value, not_a_number, 0x7c00u);
-    const std::uint32_t finite = choose_bits(magnitude < smallest_normal, subnormal, normal);
-    return ((bits >> 16) & 0x8000u) | choose_bits(magnitude < too_large, finite, unbounded);
+    const std::uint32_t unbounded = select_bits(value != value, not_a_number, 0x7c00u);
+    const std::uint32_t finite = select_bits(magnitude < smallest_normal, subnormal, normal);
+    return ((bits >> 16) & 0x8000u) | select_bits(magnitude < too_large, finite, unbounded);
   }
 };
 
@@ -341,58 +341,60 @@ void kernel(void* destination, const void* const* operands, std::size_t count) {
 template <class Number, class Op>
 constexpr Kernels kernels = {&kernel<Number, Op, 2>, &kernel<Number, Op, 4>, &kernel<Number, Op, 8>};
 
-struct Row {
-  Kernels column[reduce_op_count];
+struct KernelsOfType {
+  Kernels by_operation[reduce_op_count];
 };
 
 // Only min and max depend on the sign, so signed and unsigned types share the other columns.
 template <class T>
-constexpr Row integer_row() {
-  using Signless = Plain<std::make_unsigned_t<T>>;
-  return {{kernels<Signless, Sum>, kernels<Signless, Prod>, kernels<Plain<T>, Min>, kernels<Plain<T>, Max>,
-           kernels<Signless, LogicalAnd>, kernels<Signless, LogicalOr>, kernels<Signless, LogicalXor>,
-           kernels<Signless, BitwiseAnd>, kernels<Signless, BitwiseOr>, kernels<Signless, BitwiseXor>}};
+constexpr KernelsOfType integer_kernels() {
+  using UnsignedNumber = NativeNumber<std::make_unsigned_t<T>>;
+  return {{kernels<UnsignedNumber, Sum>, kernels<UnsignedNumber, Prod>, kernels<NativeNumber<T>, Min>,
+           kernels<NativeNumber<T>, Max>, kernels<UnsignedNumber, LogicalAnd>,
+           kernels<UnsignedNumber, LogicalOr>, kernels<UnsignedNumber, LogicalXor>,
+           kernels<UnsignedNumber, BitwiseAnd>, kernels<UnsignedNumber, BitwiseOr>,
+           kernels<UnsignedNumber, BitwiseXor>}};
 }
 
 template <class Number, class Ordered = Number>
-constexpr Row floating_row() {
+constexpr KernelsOfType floating_kernels() {
   return {{kernels<Number, Sum>, kernels<Number, Prod>, kernels<Ordered, Min>, kernels<Ordered, Max>}};
 }
 
 template <class T>
-constexpr Row complex_row() {
-  return {{kernels<Plain<Complex<T>>, Sum>, kernels<Plain<Complex<T>>, Prod>}};
+constexpr KernelsOfType complex_kernels() {
+  return {{kernels<NativeNumber<Complex<T>>, Sum>, kernels<NativeNumber<Complex<T>>, Prod>}};
 }
 
 // Booleans are handled as bytes, because another language may store a truth value that C++ cannot read as
 // bool.
-constexpr Row boolean_row() {
-  using Byte = Plain<std::uint8_t>;
+constexpr KernelsOfType boolean_kernels() {
+  using Byte = NativeNumber<std::uint8_t>;
   return {{{}, {}, {}, {}, kernels<Byte, LogicalAnd>, kernels<Byte, LogicalOr>, kernels<Byte, LogicalXor>}};
 }
 
-constexpr Row table[element_type_count] = {
-    integer_row<std::int8_t>(),
-    integer_row<std::int16_t>(),
-    integer_row<std::int32_t>(),
-    integer_row<std::int64_t>(),
-    integer_row<std::uint8_t>(),
-    integer_row<std::uint16_t>(),
-    integer_row<std::uint32_t>(),
-    integer_row<std::uint64_t>(),
-    floating_row<Float16, Plain<OrderedHalf<0x7c00>>>(),
-    floating_row<BFloat16, Plain<OrderedHalf<0x7f80>>>(),
-    floating_row<Plain<float>>(),
-    floating_row<Plain<double>>(),
-    floating_row<Plain<long double>>(),
-    complex_row<float>(),
-    complex_row<double>(),
-    complex_row<long double>(),
-    boolean_row(),
+constexpr KernelsOfType table[element_type_count] = {
+    integer_kernels<std::int8_t>(),
+    integer_kernels<std::int16_t>(),
+    integer_kernels<std::int32_t>(),
+    integer_kernels<std::int64_t>(),
+    integer_kernels<std::uint8_t>(),
+    integer_kernels<std::uint16_t>(),
+    integer_kernels<std::uint32_t>(),
+    integer_kernels<std::uint64_t>(),
+    floating_kernels<Float16, NativeNumber<ComparableHalf<0x7c00>>>(),
+    floating_kernels<BFloat16, NativeNumber<ComparableHalf<0x7f80>>>(),
+    floating_kernels<NativeNumber<float>>(),
+    floating_kernels<NativeNumber<double>>(),
+    floating_kernels<NativeNumber<long double>>(),
+    complex_kernels<float>(),
+    complex_kernels<double>(),
+    complex_kernels<long double>(),
+    boolean_kernels(),
 };
 
-inline Kernels look_up(ElementType type, ReduceOp op) {
-  return table[static_cast<std::size_t>(type)].column[static_cast<std::size_t>(op)];
+inline Kernels find_kernels_of(ElementType type, ReduceOp op) {
+  return table[static_cast<std::size_t>(type)].by_operation[static_cast<std::size_t>(op)];
 }
 
 }  // namespace

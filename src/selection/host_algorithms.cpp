@@ -23,15 +23,15 @@ std::string_view next_word(std::string_view& text) {
 
 HostAlgorithm read(std::string_view word) {
   HostAlgorithm algorithm{};
-  algorithm.is_offered = !word.starts_with('-');
-  if (!algorithm.is_offered) word.remove_prefix(1);
+  algorithm.may_be_named = !word.starts_with('-');
+  if (!algorithm.may_be_named) word.remove_prefix(1);
   if (const auto at = word.find('@'); at != std::string_view::npos) {
     std::from_chars(word.data() + at + 1, word.data() + word.size(), algorithm.ranks);
     word = word.substr(0, at);
   }
   const auto equals = word.find('=');
   algorithm.name = word.substr(0, equals);
-  algorithm.spelling = equals == std::string_view::npos ? word : word.substr(equals + 1);
+  algorithm.name_in_host_mpi = equals == std::string_view::npos ? word : word.substr(equals + 1);
   return algorithm;
 }
 
@@ -66,15 +66,15 @@ const std::vector<HostAlgorithm>& host_algorithms() {
   return *list;
 }
 
-const HostAlgorithm* HostOffer::find(Collective collective, bool is_nonblocking,
-                                     std::string_view name) const {
+const HostAlgorithm* NamedHostAlgorithms::find(Collective collective, bool is_nonblocking,
+                                               std::string_view name) const {
   const auto found = std::ranges::find_if(algorithms, [&](const HostAlgorithm* each) {
     return each->collective == collective && each->is_nonblocking == is_nonblocking && each->name == name;
   });
   return found != algorithms.end() ? *found : nullptr;
 }
 
-std::string HostOffer::names(Collective collective, bool is_nonblocking) const {
+std::string NamedHostAlgorithms::names(Collective collective, bool is_nonblocking) const {
   std::string text;
   for (const HostAlgorithm* each : algorithms) {
     if (each->collective == collective && each->is_nonblocking == is_nonblocking)
@@ -83,7 +83,8 @@ std::string HostOffer::names(Collective collective, bool is_nonblocking) const {
   return text.empty() ? "none" : text;
 }
 
-std::string HostOffer::why_not(Collective collective, const Expression& expression, int ranks) const {
+std::string NamedHostAlgorithms::why_not(Collective collective, const Expression& expression,
+                                         int ranks) const {
   const std::string_view name = expression.host_algorithm();
   if (name.empty()) return {};
   // The segments of a pipeline are non-blocking calls.
@@ -94,38 +95,38 @@ std::string HostOffer::why_not(Collective collective, const Expression& expressi
     return "runs on " + std::to_string(found->ranks) + " ranks only under " + host;
   }
   const std::string call = (is_nonblocking ? "i" : "") + std::string(name_of(collective));
-  if (!why_none.empty()) return "cannot run under " + host + ": " + why_none;
+  if (!reason_for_none.empty()) return "cannot run under " + host + ": " + reason_for_none;
   return "names no " + call + " that " + host + " has; it has: " + names(collective, is_nonblocking);
 }
 
-std::uint64_t HostOffer::hash() const {
+std::uint64_t NamedHostAlgorithms::hash() const {
   std::uint64_t hash = fnv1a(host);
   for (const HostAlgorithm* each : algorithms)
     hash = fnv1a(each->name, fnv1a(each->is_nonblocking ? "i" : "", fnv1a(name_of(each->collective), hash)));
   return hash;
 }
 
-HostOffer offer_of_any_version(HostMpi host) {
+NamedHostAlgorithms named_algorithms_of_any_version(HostMpi host) {
   static constexpr std::string_view people[] = {"this MPI", "Open MPI", "MPICH", "Intel MPI"};
-  HostOffer offer{.host = std::string(people[static_cast<std::size_t>(host)]),
-                  .why_none = {},
-                  .algorithms = {},
-                  .needs_communicators = host == HostMpi::open_mpi};
+  NamedHostAlgorithms offer{.host = std::string(people[static_cast<std::size_t>(host)]),
+                            .reason_for_none = {},
+                            .algorithms = {},
+                            .needs_communicators = host == HostMpi::open_mpi};
   if (host == HostMpi::intel) {
-    offer.why_none = "it takes a name for the whole run only, from OFFBEAT_<COLLECTIVE>";
+    offer.reason_for_none = "it takes a name for the whole run only, from OFFBEAT_<COLLECTIVE>";
     return offer;
   }
-  if (host == HostMpi::other) offer.why_none = "offbeat knows no names of its algorithms";
+  if (host == HostMpi::other) offer.reason_for_none = "offbeat knows no names of its algorithms";
   for (const HostAlgorithm& each : host_algorithms()) {
     // Some of Open MPI's non-blocking algorithms give wrong results (open-mpi/ompi#9385).
     const bool may_be_named = !each.is_nonblocking || host == HostMpi::mpich;
-    if (each.host == host && each.is_offered && may_be_named) offer.algorithms.push_back(&each);
+    if (each.host == host && each.may_be_named && may_be_named) offer.algorithms.push_back(&each);
   }
   return offer;
 }
 
-std::optional<int> value_in_description(std::string_view description, std::string_view name,
-                                        const std::vector<std::string_view>& known) {
+std::optional<int> position_in_description(std::string_view description, std::string_view name,
+                                           const std::vector<std::string_view>& known) {
   constexpr std::string_view separator = "- ";
   const bool has_lines = description.find('\n') != std::string_view::npos;
   std::optional<int> found;

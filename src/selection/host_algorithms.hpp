@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The algorithms of the host MPIs that native(NAME) can name. host_algorithms.txt lists them for all versions
-// of each MPI; HostOffer says which of them this process can tell its host to use.
+// of each MPI; NamedHostAlgorithms says which of them this process can tell its host to use.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace offbeat {
 struct HostAlgorithm {
   HostMpi host;
   Collective collective;
-  bool is_nonblocking;        // an algorithm of MPI_Ix
-  std::string_view name;      // NAME
-  std::string_view spelling;  // the host's own name
-  int number;                 // its place in the list of the call, from 1
-  int ranks = 0;              // the only number of ranks that it runs on; 0: any
-  bool is_offered = true;
+  bool is_nonblocking;                // an algorithm of MPI_Ix
+  std::string_view name;              // NAME
+  std::string_view name_in_host_mpi;  // the host's own name
+  int number;                         // its place in the list of the call, from 1
+  int ranks = 0;                      // the only number of ranks that it runs on; 0: any
+  bool may_be_named = true;
 };
 
 // Returns all lines of host_algorithms.txt.
 [[nodiscard]] const std::vector<HostAlgorithm>& host_algorithms();
 [[nodiscard]] std::string_view host_algorithms_text();
 
-// HostOffer holds the algorithms of this process's host that native(NAME) can have. All ranks of a
+// NamedHostAlgorithms holds the algorithms of this process's host that native(NAME) can have. All ranks of a
 // communicator must have equal ones (hash).
-struct HostOffer {
+struct NamedHostAlgorithms {
   std::string host;                              // what the host calls itself, for people
-  std::string why_none;                          // the reason if the offer is empty, for people
+  std::string reason_for_none;                   // the reason if the offer is empty, for people
   std::vector<const HostAlgorithm*> algorithms;  // in the order of host_algorithms()
   bool needs_communicators = false;              // a call by name runs on a communicator made for that name
 
@@ -51,11 +51,11 @@ struct HostOffer {
 
 // Returns everything that some version of `host` has. It serves where no MPI runs, such as `offbeat explain`.
 // Under Intel MPI a rule cannot name an algorithm, so the offer is empty.
-[[nodiscard]] HostOffer offer_of_any_version(HostMpi host);
+[[nodiscard]] NamedHostAlgorithms named_algorithms_of_any_version(HostMpi host);
 
 // Returns the position of a name in MPICH's description of a variable, which lists "name - text" for each
 // value from 0. Some versions have no line breaks there, so `known` must then contain every name.
-[[nodiscard]] std::optional<int> value_in_description(std::string_view description, std::string_view name,
-                                                      const std::vector<std::string_view>& known);
+[[nodiscard]] std::optional<int> position_in_description(std::string_view description, std::string_view name,
+                                                         const std::vector<std::string_view>& known);
 
 }  // namespace offbeat

@@ -9,9 +9,9 @@
 namespace offbeat {
 
 const Expression* interned_expression(Collective collective, std::string_view text) {
-  using Known = std::map<std::pair<Collective, std::string>, Expression>;
+  using ExpressionsByText = std::map<std::pair<Collective, std::string>, Expression>;
   static std::mutex mutex;
-  static auto* known = new Known;
+  static auto* known = new ExpressionsByText;
   Expression expression = parse_expression(collective, text);
   std::pair key{collective, expression.text()};
   const std::lock_guard lock(mutex);

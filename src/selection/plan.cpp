@@ -22,7 +22,8 @@ struct FittingRule {
 
 // Keeps the alternatives that always give the same bits as the first one, so that the bits do not depend on
 // what was measured.
-void keep_equal_bits(std::vector<const Expression*>& alternatives, Collective collective, Adapt adapt) {
+void keep_alternatives_with_equal_bits(std::vector<const Expression*>& alternatives, Collective collective,
+                                       Adapt adapt) {
   if (adapt == Adapt::off) alternatives.erase(alternatives.begin() + 1, alternatives.end());
   if (adapt == Adapt::any) return;
   const Expression* const first = alternatives.front();
@@ -35,16 +36,18 @@ const Machine& machine_of(const PlanInputs& inputs) {
 }
 
 // Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto).
-const Expression* choose_grids_in(Collective collective, const Expression& expression,
-                                  const PlanInputs& inputs, std::size_t bytes) {
+const Expression* replace_automatic_grids(Collective collective, const Expression& expression,
+                                          const PlanInputs& inputs, std::size_t bytes) {
   if (!has_automatic_grid(expression)) return &expression;
-  const Expression found = choose_grids_in(expression, machine_of(inputs), inputs.placement, bytes);
+  const Expression found = replace_automatic_grids(expression, machine_of(inputs), inputs.placement, bytes);
   return interned_expression(collective, found.text());
 }
 
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
-std::string why_unsuitable(Collective collective, const Expression& expression, const PlanInputs& inputs) {
-  std::string reason = choose_grids_in(collective, expression, inputs, 1)->unsuitable(inputs.placement);
+std::string why_rule_unsuitable(Collective collective, const Expression& expression,
+                                const PlanInputs& inputs) {
+  std::string reason =
+      replace_automatic_grids(collective, expression, inputs, 1)->why_unsuitable(inputs.placement);
   if (reason.empty() && inputs.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
     reason = "needs an MPI";
   if (reason.empty() && inputs.offer != nullptr)
@@ -58,13 +61,13 @@ std::vector<FittingRule> fitting_rules(Collective collective, const PlanInputs& 
     if (rules == nullptr) continue;
     for (const Rule& rule : rules->rules) {
       if (rule.collective != collective || !rule.fits(inputs.host, inputs.placement, inputs.calls)) continue;
-      FittingRule fitting{rule.bytes.on(inputs.placement.nodes), {}, &rule, rules->file};
+      FittingRule fitting{rule.bytes.on_nodes(inputs.placement.nodes), {}, &rule, rules->file};
       if (fitting.bytes.is_empty()) continue;
       std::ranges::copy_if(
           rule.alternatives, std::back_inserter(fitting.alternatives),
-          [&](const Expression* each) { return why_unsuitable(collective, *each, inputs).empty(); });
+          [&](const Expression* each) { return why_rule_unsuitable(collective, *each, inputs).empty(); });
       if (fitting.alternatives.empty()) continue;
-      keep_equal_bits(fitting.alternatives, collective, inputs.adapt);
+      keep_alternatives_with_equal_bits(fitting.alternatives, collective, inputs.adapt);
       found.push_back(std::move(fitting));
     }
   }
@@ -79,7 +82,7 @@ class RowsOfPlan {
         inputs_(inputs),
         placement_(inputs.placement),
         window_bytes_(inputs.window_bytes),
-        names_need_communicators_(inputs.offer != nullptr && inputs.offer->needs_communicators) {}
+        names_need_shadows_(inputs.offer != nullptr && inputs.offer->needs_communicators) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own. grid(auto) gets a row for each of its grids.
@@ -90,33 +93,35 @@ class RowsOfPlan {
       row.bytes = {next_, most};
       row.reason = reason;
       row.origin = origin;
-      for (const Expression* each : alternatives_with_grids(alternatives, row)) {
+      for (const Expression* each : alternatives_with_chosen_grids(alternatives, row)) {
         row.alternatives.push_back(alternative_of(*each, row.bytes));
         if (row.alternatives.back().form != RowForm::task) continue;
         const ElementLimits elements = elements_of(*each);
-        row.elements.narrow = std::min(row.elements.narrow, elements.narrow);
+        row.elements.widest_narrow_element =
+            std::min(row.elements.widest_narrow_element, elements.widest_narrow_element);
         row.elements.wide = std::min(row.elements.wide, elements.wide);
       }
       static_cast<Alternative&>(row) = row.alternatives.front();
       append(std::move(row));
-      if (most == any_length && rows_.back().bytes.most == any_length) break;
+      if (most == max_length && rows_.back().bytes.most == max_length) break;
     }
   }
 
   [[nodiscard]] std::size_t next() const { return next_; }
-  [[nodiscard]] bool is_complete() const { return !rows_.empty() && rows_.back().bytes.most == any_length; }
+  [[nodiscard]] bool is_complete() const { return !rows_.empty() && rows_.back().bytes.most == max_length; }
   [[nodiscard]] std::vector<PlanRow> result() { return std::move(rows_); }
 
  private:
   // Returns the alternatives with their grids. Shortens the row to the lengths that have the same grids, and
   // says in its reason where they come from.
-  [[nodiscard]] std::vector<const Expression*> alternatives_with_grids(
+  [[nodiscard]] std::vector<const Expression*> alternatives_with_chosen_grids(
       std::vector<const Expression*> alternatives, PlanRow& row) const {
     bool has_grids = false;
     for (const Expression*& each : alternatives) {
       if (!has_automatic_grid(*each)) continue;
-      row.bytes.most = end_of_grids(*each, machine_of(inputs_), placement_, row.bytes.least, row.bytes.most);
-      each = choose_grids_in(collective_, *each, inputs_, typical_length(row.bytes.least));
+      row.bytes.most =
+          longest_with_same_grids(*each, machine_of(inputs_), placement_, row.bytes.least, row.bytes.most);
+      each = replace_automatic_grids(collective_, *each, inputs_, typical_length(row.bytes.least));
       has_grids = true;
     }
     if (!has_grids) return alternatives;
@@ -154,7 +159,7 @@ class RowsOfPlan {
 
   [[nodiscard]] Means needs_of(const Expression& expression) const {
     if (expression.is_native())
-      return names_need_communicators_ && !expression.name_in_host.empty() ? Means::by_name : Means();
+      return names_need_shadows_ && !expression.name_in_host.empty() ? Means::by_name : Means();
     if (expression.runs_on_host()) return Means::host_pipeline;
     Means needs;
     if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
@@ -167,7 +172,7 @@ class RowsOfPlan {
     if (board == OnBoard::no) return {};
     // The rounds of these collectives handle one chunk at a time, and a chunk may be as large as a window.
     const bool is_in_rounds = collective_ == Collective::allreduce || collective_ == Collective::reduce;
-    return {.narrow = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
+    return {.widest_narrow_element = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
             .wide = is_in_rounds && board == OnBoard::one_node ? window_bytes_ : 0};
   }
 
@@ -189,19 +194,19 @@ class RowsOfPlan {
   const PlanInputs& inputs_;
   const Placement placement_;
   const std::size_t window_bytes_;
-  const bool names_need_communicators_;
+  const bool names_need_shadows_;
   std::vector<PlanRow> rows_;
   std::size_t next_ = 0;
 };
 
 std::vector<PlanRow> rows_of_choice(Collective collective, const PlanInputs& inputs) {
   RowsOfPlan rows(collective, inputs);
-  const FixedChoice& fixed = *inputs.fixed;
-  const std::string why_not = why_unsuitable(collective, *fixed.expression, inputs);
+  const UserChoice& fixed = *inputs.fixed;
+  const std::string why_not = why_rule_unsuitable(collective, *fixed.expression, inputs);
   if (why_not.empty()) {
-    rows.add(any_length, {fixed.expression}, fixed.origin, fixed.origin);
+    rows.add(max_length, {fixed.expression}, fixed.origin, fixed.origin);
   } else {
-    rows.add(any_length, {interned_expression(collective, "native")},
+    rows.add(max_length, {interned_expression(collective, "native")},
              fixed.expression->text() + " " + why_not, fixed.origin);
   }
   return rows.result();
@@ -213,7 +218,7 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inpu
   while (!rows.is_complete()) {
     // The first rule that holds for this length applies. Its row ends before the length at which a rule
     // earlier in the list begins.
-    std::size_t most = any_length;
+    std::size_t most = max_length;
     const FittingRule* chosen = nullptr;
     for (const FittingRule& each : all) {
       if (each.bytes.contains(rows.next())) {
@@ -268,7 +273,7 @@ std::string Means::text() const {
 const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
   const PlanRow& row = row_for(bytes);
   const bool is_wide = width > BoardShape::smallest_chunk;
-  if (width <= (is_wide ? row.elements.wide : row.elements.narrow)) return row;
+  if (width <= (is_wide ? row.elements.wide : row.elements.widest_narrow_element)) return row;
   return is_wide ? without_host : native;
 }
 
@@ -305,11 +310,11 @@ bool Plans::need(Means means, Collectives some) const {
 }
 
 bool give_equal_bits(Collective collective, const Expression& first, const Expression& other) {
-  if (&first == &other || !facts(collective).has_operation) return true;
+  if (&first == &other || !facts_of(collective).has_operation) return true;
   return !first.operand_order().empty() && other.operand_order() == first.operand_order();
 }
 
-bool depend_on_form(const PlanInputs& inputs, Collective collective) {
+bool distinguish_call_forms(const PlanInputs& inputs, Collective collective) {
   const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
   return inputs.fixed == nullptr && std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
            return rules != nullptr && std::ranges::any_of(rules->rules, tells);
@@ -328,7 +333,7 @@ Plan make_plan(Collective collective, const PlanInputs& inputs) {
   };
   const bool is_fixed =
       inputs.fixed != nullptr &&
-      (!inputs.without_mpi || why_unsuitable(collective, *inputs.fixed->expression, inputs).empty());
+      (!inputs.without_mpi || why_rule_unsuitable(collective, *inputs.fixed->expression, inputs).empty());
   return {.rows = is_fixed ? rows_of_choice(collective, inputs) : rows_of_rules(collective, inputs),
           .native = row_of("native", RowForm::native, {}),
           .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};

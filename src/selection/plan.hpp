@@ -60,8 +60,8 @@ inline constexpr Means Means::by_name{8};
 // The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
 // wider than a chunk of the board; nothing else does.
 struct ElementLimits {
-  std::size_t narrow = any_length;  // for elements up to the width of a chunk
-  std::size_t wide = 0;             // for wider elements
+  std::size_t widest_narrow_element = max_length;  // for elements up to the width of a chunk
+  std::size_t wide = 0;                            // for wider elements
 };
 
 // One way to carry out a call.
@@ -77,7 +77,7 @@ struct Alternative {
 // Says how calls of `bytes` bytes are carried out.
 struct PlanRow : Alternative {
   Range<std::size_t> bytes;
-  ElementLimits elements{any_length, any_length};
+  ElementLimits elements{max_length, max_length};
   // The alternatives that the rule offers and that can run here, the row itself first. If there are several,
   // calls measure them (selection/trial.hpp).
   std::vector<Alternative> alternatives;
@@ -126,15 +126,15 @@ struct Plans {
     return form == CallForm::nonblocking && own ? *own : by_collective[index_of(collective)];
   }
   // Returns true if the plan of any of these collectives needs all of `means`.
-  [[nodiscard]] bool need(Means means, Collectives some = served) const;
+  [[nodiscard]] bool need(Means means, Collectives some = served_collectives) const;
 };
 
 // A choice of one expression for every length.
-struct FixedChoice {
+struct UserChoice {
   const Expression* expression;
   std::string origin;  // the setting or function that made the choice
 
-  friend auto operator<=>(const FixedChoice&, const FixedChoice&) = default;
+  friend auto operator<=>(const UserChoice&, const UserChoice&) = default;
 };
 
 // The values from which a plan is made. Each of them is equal on all ranks of the communicator.
@@ -142,13 +142,13 @@ struct PlanInputs {
   HostMpi host = HostMpi::other;
   CallForm calls = CallForm::blocking;
   Placement placement;
-  const FixedChoice* fixed = nullptr;     // null: the rules decide
-  std::size_t window_bytes = any_length;  // the size of each half of a rank's window on a board
+  const UserChoice* fixed = nullptr;      // null: the rules decide
+  std::size_t window_bytes = max_length;  // the size of each half of a rank's window on a board
   Adapt adapt = Adapt::on;
   // The first set of rules takes precedence. Null: no rules.
   std::array<const Rules*, 2> rules{};
   // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
-  const HostOffer* offer = nullptr;
+  const NamedHostAlgorithms* offer = nullptr;
   const Machine* machine = nullptr;  // gives grid(auto) its shape; null: the built-in one
   // There is no MPI: only algorithms that need nothing but the board of one node can run. A fixed choice of
   // another one counts as none.
@@ -160,7 +160,7 @@ struct PlanInputs {
 [[nodiscard]] bool give_equal_bits(Collective collective, const Expression& first, const Expression& other);
 
 // Returns true if a rule tells blocking calls of the collective from those that only begin something.
-[[nodiscard]] bool depend_on_form(const PlanInputs& inputs, Collective collective);
+[[nodiscard]] bool distinguish_call_forms(const PlanInputs& inputs, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on
 // the communicator is skipped. If a fixed choice cannot run there, the plan is native.

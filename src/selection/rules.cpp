@@ -16,8 +16,9 @@ namespace offbeat {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\v\f";
-constexpr std::array<std::string_view, 6> fields{"collective", "host", "nodes", "ppn", "bytes", "algorithm"};
-constexpr std::string_view per_node = "/node";
+constexpr std::array<std::string_view, 6> field_names{"collective", "host",  "nodes",
+                                                      "ppn",        "bytes", "algorithm"};
+constexpr std::string_view per_node_suffix = "/node";
 
 struct Unit {
   std::string_view name;
@@ -33,31 +34,33 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // Thrown for a field that cannot be understood. The place that catches it knows the line and the field.
-struct BadField {
+struct FieldError {
   std::string what;
 };
 
 [[noreturn]] void fail(std::string_view text, std::string_view why, std::string_view expected) {
-  throw BadField{"'" + printable(text, 60) + "'" + std::string(why) + "; expected " + std::string(expected)};
+  throw FieldError{"'" + printable(text, 60) + "'" + std::string(why) + "; expected " +
+                   std::string(expected)};
 }
 
-constexpr std::string_view numbers_expected = "a number such as 8, a range such as 2..8, 9.. or ..4, or *";
-constexpr std::string_view bytes_expected =
+constexpr std::string_view expected_counts_text =
+    "a number such as 8, a range such as 2..8, 9.. or ..4, or *";
+constexpr std::string_view expected_bytes_text =
     "a size such as 8 or 64KiB, a range such as 16KiB..1MiB, ..<4KiB or 16KiB/node.., or *";
 
 // The two ends of a range as text: "A", "A..", "..B", "A..B", "A..<B" or "*".
-struct Ends {
+struct ParsedRange {
   std::string_view least;  // empty if the range has no lower end
   std::string_view most;
   bool excludes_most = false;
-  bool is_one = false;  // a single value, not a range
+  bool is_single_value = false;  // a single value, not a range
 };
 
-Ends ends_of(std::string_view text, std::string_view expected) {
+ParsedRange parse_range(std::string_view text, std::string_view expected) {
   if (text == "*") return {};
   const std::size_t dots = text.find("..");
   if (dots == std::string_view::npos) return {text, text, false, true};
-  Ends ends{text.substr(0, dots), text.substr(dots + 2)};
+  ParsedRange ends{text.substr(0, dots), text.substr(dots + 2)};
   if (ends.most.starts_with('<')) {
     ends.excludes_most = true;
     ends.most.remove_prefix(1);
@@ -80,61 +83,62 @@ Number number(std::string_view& text, std::string_view whole, std::string_view e
 
 int count_from_1(std::string_view text) {
   std::string_view rest = text;
-  const int value = number<int>(rest, text, numbers_expected);
-  if (!rest.empty()) fail(text, " is not understood", numbers_expected);
-  if (value < 1) fail(text, " is less than 1", numbers_expected);
+  const int value = number<int>(rest, text, expected_counts_text);
+  if (!rest.empty()) fail(text, " is not understood", expected_counts_text);
+  if (value < 1) fail(text, " is less than 1", expected_counts_text);
   return value;
 }
 
-Range<int> range_of_counts(std::string_view text) {
-  const Ends ends = ends_of(text, numbers_expected);
+Range<int> parse_count_range(std::string_view text) {
+  const ParsedRange ends = parse_range(text, expected_counts_text);
   Range<int> range{1};
   if (!ends.least.empty()) range.least = count_from_1(ends.least);
   if (!ends.most.empty()) range.most = count_from_1(ends.most) - (ends.excludes_most ? 1 : 0);
-  if (range.is_empty()) fail(text, " is an empty range", numbers_expected);
+  if (range.is_empty()) fail(text, " is an empty range", expected_counts_text);
   return range;
 }
 
 ByteLimit byte_limit(std::string_view text) {
   std::string_view rest = text;
-  ByteLimit limit{number<std::size_t>(rest, text, bytes_expected)};
-  if (rest.ends_with(per_node)) {
+  ByteLimit limit{number<std::size_t>(rest, text, expected_bytes_text)};
+  if (rest.ends_with(per_node_suffix)) {
     limit.is_per_node = true;
-    rest.remove_suffix(per_node.size());
+    rest.remove_suffix(per_node_suffix.size());
   }
   if (rest.empty()) return limit;
   const auto* const unit = std::ranges::find(units, rest, &Unit::name);
-  if (unit == units.end()) fail(text, " has an unknown unit (B, KiB, MiB or GiB)", bytes_expected);
-  if (limit.bytes > any_length / unit->bytes) fail(text, " is too large", bytes_expected);
+  if (unit == units.end()) fail(text, " has an unknown unit (B, KiB, MiB or GiB)", expected_bytes_text);
+  if (limit.bytes > max_length / unit->bytes) fail(text, " is too large", expected_bytes_text);
   limit.bytes *= unit->bytes;
   return limit;
 }
 
-ByteRange range_of_bytes(std::string_view text) {
-  const Ends ends = ends_of(text, bytes_expected);
+ByteRange parse_byte_range(std::string_view text) {
+  const ParsedRange ends = parse_range(text, expected_bytes_text);
   ByteRange range;
   if (!ends.least.empty()) range.least = byte_limit(ends.least);
   if (!ends.most.empty()) range.most = byte_limit(ends.most);
   range.excludes_most = ends.excludes_most;
   // An end that grows with the number of nodes may pass the other end on some numbers of nodes only.
-  const bool may_hold = !range.on(1).is_empty() || !range.on(std::numeric_limits<int>::max()).is_empty();
-  if (!may_hold) fail(text, " is an empty range", bytes_expected);
+  const bool may_hold =
+      !range.on_nodes(1).is_empty() || !range.on_nodes(std::numeric_limits<int>::max()).is_empty();
+  if (!may_hold) fail(text, " is an empty range", expected_bytes_text);
   return range;
 }
 
 // Returns " (did you mean 'x'?)", or an empty text if no known name is similar.
-std::string did_you_mean(std::string_view text, const std::vector<std::string_view>& known) {
+std::string suggestion(std::string_view text, const std::vector<std::string_view>& known) {
   const std::string_view similar = text.size() < 64 ? most_similar(text, known) : std::string_view();
   return similar.empty() ? "" : " (did you mean '" + std::string(similar) + "'?)";
 }
 
 // The calls that the first field of a rule names.
-struct CallsOfRule {
+struct CollectiveField {
   std::vector<Collective> collectives;
   std::optional<CallForm> form;
 };
 
-CallsOfRule calls_of(std::string_view text) {
+CollectiveField parse_collective_field(std::string_view text) {
   std::vector<std::string_view> names;
   std::vector<Collective> all;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -152,18 +156,18 @@ CallsOfRule calls_of(std::string_view text) {
       "a collective that offbeat serves, with an i before it for its non-blocking calls, or *: ";
   for (const std::string_view name : names)
     expected += (name == names.front() ? "" : ", ") + std::string(name);
-  fail(text, did_you_mean(text, names), expected);
+  fail(text, suggestion(text, names), expected);
 }
 
-std::optional<HostMpi> host_of(std::string_view text) {
+std::optional<HostMpi> parse_host_field(std::string_view text) {
   if (text == "*") return std::nullopt;
   if (const std::optional<HostMpi> host = host_named(text)) return host;
-  fail(text, did_you_mean(text, {host_names.begin(), host_names.end()}), "openmpi, mpich, intel, other or *");
+  fail(text, suggestion(text, {host_names.begin(), host_names.end()}), "openmpi, mpich, intel, other or *");
 }
 
 // Parses the last field of a rule. `column` is the column in which the field begins, counted from 1.
-std::vector<const Expression*> alternatives_of(Collective collective, std::string_view text,
-                                               std::size_t column) {
+std::vector<const Expression*> parse_alternatives(Collective collective, std::string_view text,
+                                                  std::size_t column) {
   std::vector<const Expression*> alternatives;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find('|', start), text.size());
@@ -175,8 +179,8 @@ std::vector<const Expression*> alternatives_of(Collective collective, std::strin
       alternatives.push_back(expression);
     } catch (const ExpressionError& error) {
       const std::string_view what = error.what();
-      throw BadField{"column " + std::to_string(column + start + error.column - 1) +
-                     std::string(what.substr(what.find(':')))};
+      throw FieldError{"column " + std::to_string(column + start + error.column - 1) +
+                       std::string(what.substr(what.find(':')))};
     }
     start = end + 1;
   }
@@ -202,41 +206,41 @@ class Parser {
     Rule rule{};
     rule.line = number;
     if (hash != std::string_view::npos) rule.reason = printable(trimmed(whole.substr(hash + 1)));
-    std::array<std::string_view, fields.size()> words;
-    for (std::size_t k = 0; k + 1 < fields.size(); ++k) words[k] = next_word(rest);
+    std::array<std::string_view, field_names.size()> words;
+    for (std::size_t k = 0; k + 1 < field_names.size(); ++k) words[k] = next_word(rest);
     words.back() = trimmed(rest);
     const auto missing = std::ranges::find_if(words, &std::string_view::empty);
     if (missing != words.end()) {
-      const std::string_view field = fields[static_cast<std::size_t>(missing - words.begin())];
+      const std::string_view field = field_names[static_cast<std::size_t>(missing - words.begin())];
       add_error(number, field, "missing; a rule is: collective host nodes ppn bytes algorithm # reason");
       return;
     }
     // Every field is parsed even after an error, so that one run shows all errors.
-    CallsOfRule calls;
+    CollectiveField calls;
     bool is_right = true;
     const auto read = [&](std::size_t k, auto&& parse) {
       try {
         parse(words[k]);
-      } catch (const BadField& bad) {
-        add_error(number, fields[k], bad.what);
+      } catch (const FieldError& bad) {
+        add_error(number, field_names[k], bad.what);
         is_right = false;
       }
     };
     read(0, [&](std::string_view text) {
-      calls = calls_of(text);
+      calls = parse_collective_field(text);
       rule.form = calls.form;
     });
-    read(1, [&](std::string_view text) { rule.host = host_of(text); });
-    read(2, [&](std::string_view text) { rule.nodes = range_of_counts(text); });
-    read(3, [&](std::string_view text) { rule.ppn = range_of_counts(text); });
-    read(4, [&](std::string_view text) { rule.bytes = range_of_bytes(text); });
+    read(1, [&](std::string_view text) { rule.host = parse_host_field(text); });
+    read(2, [&](std::string_view text) { rule.nodes = parse_count_range(text); });
+    read(3, [&](std::string_view text) { rule.ppn = parse_count_range(text); });
+    read(4, [&](std::string_view text) { rule.bytes = parse_byte_range(text); });
     read(5, [&](std::string_view text) {
       const auto column = static_cast<std::size_t>(text.data() - whole.data()) + 1;
       for (const Collective collective : calls.collectives) {
         rule.collective = collective;
         try {
-          rule.alternatives = alternatives_of(collective, text, column);
-        } catch (BadField& bad) {
+          rule.alternatives = parse_alternatives(collective, text, column);
+        } catch (FieldError& bad) {
           if (calls.collectives.size() > 1) bad.what = std::string(name_of(collective)) + ": " + bad.what;
           throw;
         }
@@ -283,7 +287,7 @@ std::string limit_text(const ByteLimit& limit) {
           : std::ranges::find_if(units, [&](const Unit& each) { return limit.bytes % each.bytes == 0; });
   const std::string_view name = unit->bytes == 1 ? std::string_view() : unit->name;
   return std::to_string(limit.bytes / unit->bytes) + std::string(name) +
-         std::string(limit.is_per_node ? per_node : "");
+         std::string(limit.is_per_node ? per_node_suffix : "");
 }
 
 std::string bytes_text(const ByteRange& range) {
@@ -297,8 +301,8 @@ std::string bytes_text(const ByteRange& range) {
 
 }  // namespace
 
-Range<std::size_t> ByteRange::on(int nodes) const {
-  Range<std::size_t> range{least.on(nodes), most.on(nodes)};
+Range<std::size_t> ByteRange::on_nodes(int nodes) const {
+  Range<std::size_t> range{least.on_nodes(nodes), most.on_nodes(nodes)};
   if (!excludes_most) return range;
   if (range.most == 0) return {1, 0};
   --range.most;

@@ -18,7 +18,7 @@
 
 namespace offbeat {
 
-inline constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t max_length = std::numeric_limits<std::size_t>::max();
 
 // The numbers from `least` to `most`, both included.
 template <class Number>
@@ -38,21 +38,21 @@ struct ByteLimit {
   bool is_per_node = false;
 
   // Returns the limit in bytes on a communicator with `nodes` nodes. A product that would overflow becomes
-  // any_length.
-  [[nodiscard]] std::size_t on(int nodes) const {
+  // max_length.
+  [[nodiscard]] std::size_t on_nodes(int nodes) const {
     const auto times = is_per_node ? static_cast<std::size_t>(nodes) : 1;
-    return bytes > any_length / times ? any_length : bytes * times;
+    return bytes > max_length / times ? max_length : bytes * times;
   }
   friend bool operator==(const ByteLimit&, const ByteLimit&) = default;
 };
 
 struct ByteRange {
   ByteLimit least{0};
-  ByteLimit most{any_length};
+  ByteLimit most{max_length};
   bool excludes_most = false;  // written ..<
 
   // Returns the range on a communicator with `nodes` nodes. It may be empty.
-  [[nodiscard]] Range<std::size_t> on(int nodes) const;
+  [[nodiscard]] Range<std::size_t> on_nodes(int nodes) const;
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 

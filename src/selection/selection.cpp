@@ -14,12 +14,13 @@ Selection::Selection(HostMpi host, std::size_t window_bytes, Adapt adapt)
     : host_(host), window_bytes_(window_bytes), adapt_(adapt) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     if (repertoire(collective_at(k)).algorithms.empty()) continue;
-    const FixedChoice fixed{interned_expression(collective_at(k), "native"), ""};
-    native_.by_collective[k] = make_plan(collective_at(k), {.host = host, .placement = {}, .fixed = &fixed});
+    const UserChoice fixed{interned_expression(collective_at(k), "native"), ""};
+    native_plans_.by_collective[k] =
+        make_plan(collective_at(k), {.host = host, .placement = {}, .fixed = &fixed});
   }
 }
 
-void Selection::start_with(const Settings& settings) {
+void Selection::set_initial_choice(const Settings& settings) {
   const auto named = [](const std::string& setting, auto&& start) {
     try {
       start();
@@ -27,58 +28,62 @@ void Selection::start_with(const Settings& settings) {
       throw UsageError(setting + error.what());
     }
   };
-  if (!settings.rules.empty()) named("OFFBEAT_RULES: ", [&] { start_with(read_rules(settings.rules)); });
+  if (!settings.rules.empty())
+    named("OFFBEAT_RULES: ", [&] { set_initial_choice(read_rules(settings.rules)); });
   if (!settings.machine.empty())
-    named("OFFBEAT_MACHINE: ", [&] { start_with(read_machine(settings.machine)); });
+    named("OFFBEAT_MACHINE: ", [&] { set_initial_choice(read_machine(settings.machine)); });
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string& expression = settings.algorithm(collective);
     if (expression.empty()) continue;
     const std::string name = algorithm_setting(collective);
-    named(name + "='" + printable(expression) + "': ", [&] { start_with(collective, expression, name); });
+    named(name + "='" + printable(expression) + "': ",
+          [&] { set_initial_choice(collective, expression, name); });
   }
 }
 
-void Selection::start_with(Rules rules) {
-  users_ = std::move(rules);
-  if (users_.name_host_algorithms()) names_host_algorithms_.store(true, std::memory_order_release);
+void Selection::set_initial_choice(Rules rules) {
+  user_rules_ = std::move(rules);
+  if (user_rules_.name_host_algorithms()) names_host_algorithms_.store(true, std::memory_order_release);
 }
 
-const HostOffer* Selection::offer() const {
+const NamedHostAlgorithms* Selection::offer() const {
   if (!names_host_algorithms()) return nullptr;
-  if (offer_ != nullptr) return &offer_();
-  static const auto* const nothing =
-      new HostOffer{.host = "this MPI", .why_none = "offbeat does not know it", .algorithms = {}};
+  if (host_algorithms_ != nullptr) return &host_algorithms_();
+  static const auto* const nothing = new NamedHostAlgorithms{
+      .host = "this MPI", .reason_for_none = "offbeat does not know it", .algorithms = {}};
   return nothing;
 }
 
-void Selection::start_with(Collective collective, std::string_view expression, std::string_view origin) {
-  choose_always(collective, expression, origin);
-  FixedChoices& mine = of_[index_of(collective)];
-  mine.at_start = mine.always.load(std::memory_order_relaxed);
+void Selection::set_initial_choice(Collective collective, std::string_view expression,
+                                   std::string_view origin) {
+  choose_for_every_length(collective, expression, origin);
+  FixedChoices& mine = choices_[index_of(collective)];
+  mine.at_start = mine.by_program.load(std::memory_order_relaxed);
 }
 
-void Selection::choose_always(Collective collective, std::string_view expression, std::string_view origin) {
-  FixedChoices& mine = of_[index_of(collective)];
-  const FixedChoice* choice = mine.at_start;
+void Selection::choose_for_every_length(Collective collective, std::string_view expression,
+                                        std::string_view origin) {
+  FixedChoices& mine = choices_[index_of(collective)];
+  const UserChoice* choice = mine.at_start;
   if (!expression.empty()) {
-    FixedChoice chosen{interned_expression(collective, expression), std::string(origin)};
+    UserChoice chosen{interned_expression(collective, expression), std::string(origin)};
     if (!chosen.expression->host_algorithm().empty())
       names_host_algorithms_.store(true, std::memory_order_release);
     const std::lock_guard lock(mutex_);
-    choice = &*ever_chosen_.insert(std::move(chosen)).first;
+    choice = &*all_choices_.insert(std::move(chosen)).first;
   }
-  mine.always.store(choice, std::memory_order_release);
+  mine.by_program.store(choice, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 PlanInputs Selection::plan_inputs(Collective collective, const Placement& placement, bool has_choices) const {
   return {.host = host_,
           .placement = placement,
-          .fixed = of_[index_of(collective)].always.load(std::memory_order_acquire),
+          .fixed = choices_[index_of(collective)].by_program.load(std::memory_order_acquire),
           .window_bytes = window_bytes_,
           .adapt = has_choices ? adapt_ : Adapt::off,
-          .rules = {&users_, &built_in_rules()},
+          .rules = {&user_rules_, &built_in_rules()},
           .offer = offer(),
           .machine = machine_ ? &*machine_ : nullptr};
 }
@@ -90,7 +95,7 @@ Plans Selection::plans(const Placement& placement, bool has_choices) const {
     const Collective collective = collective_at(k);
     PlanInputs of_calls = plan_inputs(collective, placement, has_choices);
     plans.by_collective[k] = make_plan(collective, of_calls);
-    if (!depend_on_form(of_calls, collective)) continue;
+    if (!distinguish_call_forms(of_calls, collective)) continue;
     of_calls.calls = CallForm::nonblocking;
     plans.nonblocking[k] = make_plan(collective, of_calls);
   }
@@ -105,10 +110,10 @@ Plans Selection::plans_without_mpi(int ranks) const {
     plans.by_collective[k] =
         make_plan(collective_at(k), {.host = HostMpi::other,
                                      .placement = placement,
-                                     .fixed = of_[k].always.load(std::memory_order_acquire),
+                                     .fixed = choices_[k].by_program.load(std::memory_order_acquire),
                                      .window_bytes = window_bytes_,
                                      .adapt = Adapt::off,
-                                     .rules = {&users_, &built_in_rules()},
+                                     .rules = {&user_rules_, &built_in_rules()},
                                      .offer = nullptr,
                                      .without_mpi = true});
   }
@@ -122,10 +127,10 @@ std::uint64_t Selection::hash_of_built_in(std::uint64_t hash) const {
   return built_in_rules().hash(hash) ^ built_in_machine().hash();
 }
 
-std::uint64_t Selection::hash_of_users_rules() const {
-  std::uint64_t hash = users_.rules.empty() ? 0 : users_.hash(fnv1a("rules"));
+std::uint64_t Selection::hash_of_user_rules() const {
+  std::uint64_t hash = user_rules_.rules.empty() ? 0 : user_rules_.hash(fnv1a("rules"));
   if (machine_) hash ^= machine_->hash();
-  const HostOffer* const offered = offer();
+  const NamedHostAlgorithms* const offered = offer();
   return offered != nullptr ? hash ^ offered->hash() : hash;
 }
 

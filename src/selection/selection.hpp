@@ -21,39 +21,39 @@ namespace offbeat {
 class Selection {
  public:
   // `window_bytes` is the window size of the boards that communicators get.
-  explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = any_length,
+  explicit Selection(HostMpi host = HostMpi::other, std::size_t window_bytes = max_length,
                      Adapt adapt = Adapt::on);
 
   // Takes the user's rules, machine file and expressions from the settings, as the functions below do. Throws
   // UsageError, which names the setting.
-  void start_with(const Settings& settings);
+  void set_initial_choice(const Settings& settings);
 
-  // Sets the expression for every length at the start; choose_always() can return to it. Only valid before
-  // the first call. Throws ExpressionError.
-  void start_with(Collective collective, std::string_view expression, std::string_view origin);
+  // Sets the expression for every length at the start; choose_for_every_length() can return to it. Only valid
+  // before the first call. Throws ExpressionError.
+  void set_initial_choice(Collective collective, std::string_view expression, std::string_view origin);
 
   // Sets the user's rules, which come before the built-in ones. Only valid before the first call.
-  void start_with(Rules rules);
+  void set_initial_choice(Rules rules);
 
   // Sets the user's machine, which gives grid(auto) its shape. Only valid before the first call.
-  void start_with(Machine machine) { machine_ = std::move(machine); }
+  void set_initial_choice(Machine machine) { machine_ = std::move(machine); }
 
   // Sets the function that finds out what native(NAME) can name under this host. plans() calls it once a rule
   // or a choice names something, with MPI running. Only valid before the first call.
-  using Offer = const HostOffer& (*)();
-  void set_offer_function(Offer offer) { offer_ = offer; }
+  using HostAlgorithmsFunction = const NamedHostAlgorithms& (*)();
+  void set_host_algorithms_function(HostAlgorithmsFunction offer) { host_algorithms_ = offer; }
   // Returns true if a rule or a choice has named an algorithm of the host.
   [[nodiscard]] bool names_host_algorithms() const {
     return names_host_algorithms_.load(std::memory_order_acquire);
   }
   // Returns the expression that the user chose for every length, or null if the rules decide.
-  [[nodiscard]] const FixedChoice* choice(Collective collective) const {
-    return of_[index_of(collective)].always.load(std::memory_order_acquire);
+  [[nodiscard]] const UserChoice* choice(Collective collective) const {
+    return choices_[index_of(collective)].by_program.load(std::memory_order_acquire);
   }
 
   // Chooses `expression` for every length from now on. If it is empty, the choice returns to that of the
   // start. Throws ExpressionError.
-  void choose_always(Collective collective, std::string_view expression, std::string_view origin);
+  void choose_for_every_length(Collective collective, std::string_view expression, std::string_view origin);
 
   // Make the plans for a communicator with this placement. If `has_choices` is false, the first alternative
   // of each rule runs.
@@ -66,12 +66,12 @@ class Selection {
   [[nodiscard]] Plans plans_without_mpi(int ranks) const;
 
   // Returns plans for a communicator that the host serves, whatever the choices are. They give no reason.
-  [[nodiscard]] const Plans& native() const { return native_; }
+  [[nodiscard]] const Plans& native() const { return native_plans_; }
 
   // Returns true if `native` is chosen for every length and communicator.
   [[nodiscard]] bool is_left_to_host(Collective collective) const {
-    const FixedChoice* always = of_[index_of(collective)].always.load(std::memory_order_acquire);
-    return always != nullptr && always->expression->is_native();
+    const UserChoice* by_program = choices_[index_of(collective)].by_program.load(std::memory_order_acquire);
+    return by_program != nullptr && by_program->expression->is_native();
   }
 
   // Returns `hash` extended by all built-in values that influence decisions. They belong to the identity of
@@ -79,7 +79,7 @@ class Selection {
   [[nodiscard]] std::uint64_t hash_of_built_in(std::uint64_t hash) const;
   // Returns a number that almost surely differs if the user's rules or machines decide differently, or if
   // something is named and the hosts have different algorithms. 0 means no rules, no machine and no names.
-  [[nodiscard]] std::uint64_t hash_of_users_rules() const;
+  [[nodiscard]] std::uint64_t hash_of_user_rules() const;
 
   // Returns a number that grows with each change of a choice. The plans of a communicator are stale if their
   // number differs.
@@ -87,25 +87,25 @@ class Selection {
 
  private:
   struct FixedChoices {
-    std::atomic<const FixedChoice*> always{nullptr};
-    const FixedChoice* at_start = nullptr;  // null: the rules decide
+    std::atomic<const UserChoice*> by_program{nullptr};
+    const UserChoice* at_start = nullptr;  // null: the rules decide
   };
   [[nodiscard]] PlanInputs plan_inputs(Collective collective, const Placement& placement,
                                        bool has_choices) const;
   // Returns what native(NAME) can name, or null if nothing is named.
-  [[nodiscard]] const HostOffer* offer() const;
+  [[nodiscard]] const NamedHostAlgorithms* offer() const;
 
   const HostMpi host_;
   const std::size_t window_bytes_;
   const Adapt adapt_;
-  Offer offer_ = nullptr;  // null: nothing is known of the host's algorithms
+  HostAlgorithmsFunction host_algorithms_ = nullptr;  // null: nothing is known of the host's algorithms
   std::atomic<bool> names_host_algorithms_{built_in_rules().name_host_algorithms()};
-  Rules users_;
+  Rules user_rules_;
   std::optional<Machine> machine_;  // empty: the built-in one
-  std::array<FixedChoices, collectives.size()> of_;
+  std::array<FixedChoices, collectives.size()> choices_;
   std::mutex mutex_;
-  std::set<FixedChoice> ever_chosen_;  // never shrinks, because plan() reads `always` without the lock
-  Plans native_;
+  std::set<UserChoice> all_choices_;  // never shrinks, because plan() reads `by_program` without the lock
+  Plans native_plans_;
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -26,7 +26,7 @@ enum class CombineTimes : std::uint8_t { shortest, longest };
 [[nodiscard]] constexpr CombineTimes combine_times(Collective collective) {
   constexpr Collectives more_meetings{Collective::allgatherv, Collective::alltoallv,
                                       Collective::reduce_scatter};
-  const bool all_meet = meetings.contain(collective) || more_meetings.contain(collective);
+  const bool all_meet = synchronising_collectives.contain(collective) || more_meetings.contain(collective);
   return all_meet ? CombineTimes::shortest : CombineTimes::longest;
 }
 

@@ -24,7 +24,7 @@ void SimulatedBoard::clear() {
     boards_.emplace_back(memory_.data(), shape_, member, Patience{}).simulation = this;
   }
   paused_.clear();
-  lines_of_.assign(ranks_.size(), {});
+  line_ports_.assign(ranks_.size(), {});
   lines_read_.assign(ranks_.size(), 0);
   readers_.clear();
 }
@@ -46,13 +46,13 @@ bool SimulatedBoard::fetch(int member, int owner, const void* data, std::size_t 
   if (data != nullptr) ++readers_[data];
   const int near = network.ranks_per_cache;
   const double latency = near == 0 || member / near == owner / near ? network.line : network.far_line;
-  SimulatedPort& port = lines_of_[static_cast<std::size_t>(owner)];
+  SimulatedPort& port = line_ports_[static_cast<std::size_t>(owner)];
   const double left = port.pass(simulator_.now(), static_cast<double>(lines) * network.line_gap);
   simulator_.resume_at(left - network.line_gap + latency, rank_of(member), waiter);
   return true;
 }
 
-void SimulatedBoard::report_reads(SimulationResult& result) const {
+void SimulatedBoard::add_reads_to(SimulationResult& result) const {
   for (std::size_t member = 0; member < ranks_.size(); ++member)
     result.lines_read[static_cast<std::size_t>(ranks_[member])] = lines_read_[member];
   for (const auto& [data, readers] : readers_) result.most_readers = std::max(result.most_readers, readers);
@@ -62,7 +62,7 @@ void SimulatedBoard::wake(int toucher, std::size_t count) {
   const auto last = paused_.begin() + static_cast<std::ptrdiff_t>(count);
   const auto kept = std::remove_if(paused_.begin(), last, [&](const Paused& paused) {
     if (!paused.awaited.may_hold()) return false;
-    simulator_.note_wait(paused.rank, paused.since, toucher);
+    simulator_.note_wait(paused.rank, paused.paused_since, toucher);
     simulator_.resume_at(simulator_.now(), paused.rank, paused.waiter);
     return true;
   });

@@ -45,7 +45,7 @@ class SimulatedBoard final : public BoardInSimulation {
   void wake(int toucher, std::size_t count);
 
   // Adds to `result` what the ranks have read since clear().
-  void report_reads(SimulationResult& result) const;
+  void add_reads_to(SimulationResult& result) const;
 
   // Appends to `ranks` those that wait on this board.
   void list_waiting(std::vector<int>& ranks) const;
@@ -54,7 +54,7 @@ class SimulatedBoard final : public BoardInSimulation {
   struct Paused {
     int rank;
     std::coroutine_handle<> waiter;
-    double since;
+    double paused_since;
     Awaited awaited;
   };
 
@@ -66,7 +66,7 @@ class SimulatedBoard final : public BoardInSimulation {
   SimulatedMemory memory_;
   std::vector<Board> boards_;  // the view of each rank
   std::vector<Paused> paused_;
-  std::vector<SimulatedPort> lines_of_;  // per rank: the lines that it wrote, on their way to readers
+  std::vector<SimulatedPort> line_ports_;  // per rank: the lines that it wrote, on their way to readers
   std::vector<std::uint64_t> lines_read_;
   std::unordered_map<const void*, std::uint64_t> readers_;  // how often the data at each address were read
 };

@@ -14,9 +14,9 @@ constexpr auto after = [](const SimulatedEvent& left, const SimulatedEvent& righ
 
 }  // namespace
 
-void SimulatedEvents::Run::push(const SimulatedEvent& event) {
+void SimulatedEvents::EventRun::push(const SimulatedEvent& event) {
   if (last - first == ring.size()) {
-    Run larger{.ring = std::vector<SimulatedEvent>(2 * ring.size()), .first = first, .last = last};
+    EventRun larger{.ring = std::vector<SimulatedEvent>(2 * ring.size()), .first = first, .last = last};
     for (std::size_t k = first; k < last; ++k) larger[k] = (*this)[k];
     ring.swap(larger.ring);
   }
@@ -27,9 +27,9 @@ void SimulatedEvents::Run::push(const SimulatedEvent& event) {
 // because the others can then still take earlier events.
 void SimulatedEvents::push(const SimulatedEvent& event) {
   ++size_;
-  Run* best = nullptr;
+  EventRun* best = nullptr;
   double best_end = 0;
-  for (Run& run : runs_) {
+  for (EventRun& run : runs_) {
     const double end = run.empty() ? -std::numeric_limits<double>::infinity() : run[run.last - 1].time;
     if (end <= event.time && (best == nullptr || end > best_end)) {
       best = &run;
@@ -46,8 +46,8 @@ void SimulatedEvents::push(const SimulatedEvent& event) {
 
 SimulatedEvent SimulatedEvents::pop() {
   --size_;
-  Run* next = nullptr;
-  for (Run& run : runs_) {
+  EventRun* next = nullptr;
+  for (EventRun& run : runs_) {
     if (!run.empty() && (next == nullptr || run[run.first].before((*next)[next->first]))) next = &run;
   }
   if (next == nullptr || (!heap_.empty() && heap_.front().before((*next)[next->first]))) {
@@ -65,7 +65,7 @@ SimulatedEvent SimulatedEvents::pop() {
 }
 
 void SimulatedEvents::clear() {
-  for (Run& run : runs_) run.first = run.last = 0;
+  for (EventRun& run : runs_) run.first = run.last = 0;
   heap_.clear();
   size_ = 0;
 }

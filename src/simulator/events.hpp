@@ -11,19 +11,19 @@ namespace offbeat {
 
 struct SimulatedEvent {
   enum class Kind : std::uint8_t {
-    start,     // start a rank's root task
-    inject,    // SimulatedMessage: the sender's core hands it to the network
-    depart,    // SimulatedMessage: its first byte leaves the rank
-    leave,     // SharedPort: its next use may have ended
-    arrive,    // SimulatedMessage: its first byte reaches the receiver
-    enter,     // SimulatedMessage: the receiver's in port begins with it
-    begin,     // Computation: the core begins with it
-    land,      // SimulatedMessage: its last byte has arrived
-    half,      // Transfer: one half is complete
-    complete,  // Transfer: both halves are complete
-    compute,   // Computation: complete
-    touch,     // a coroutine that is about to change the board
-    resume,    // the coroutine of any other awaitable
+    start,              // start a rank's root task
+    sent_by_core,       // SimulatedMessage: the sender's core hands it to the network
+    depart,             // SimulatedMessage: its first byte leaves the rank
+    leave,              // SharedPort: its next use may have ended
+    arrive,             // SimulatedMessage: its first byte reaches the receiver
+    enter,              // SimulatedMessage: the receiver's in port begins with it
+    begin,              // Computation: the core begins with it
+    last_byte_arrived,  // SimulatedMessage: its last byte has arrived
+    half_complete,      // Transfer: one half is complete
+    complete,           // Transfer: both halves are complete
+    compute,            // Computation: complete
+    touch,              // a coroutine that is about to change the board
+    resume,             // the coroutine of any other awaitable
   };
   double time;
   std::uint64_t sequence;  // number in the order of scheduling; breaks ties
@@ -50,7 +50,7 @@ class SimulatedEvents {
   void clear();
 
  private:
-  struct Run {
+  struct EventRun {
     std::vector<SimulatedEvent> ring = std::vector<SimulatedEvent>(64);  // size: a power of two
     std::size_t first = 0;
     std::size_t last = 0;  // one beyond the last event; both only grow
@@ -60,7 +60,7 @@ class SimulatedEvents {
     void push(const SimulatedEvent& event);
   };
 
-  std::array<Run, 8> runs_;
+  std::array<EventRun, 8> runs_;
   std::vector<SimulatedEvent> heap_;
   std::size_t size_ = 0;
 };

@@ -13,7 +13,7 @@
 namespace offbeat {
 namespace {
 
-constexpr std::size_t slab_messages = 512;
+constexpr std::size_t messages_per_slab = 512;
 constexpr std::size_t most_lines = 10;
 
 }  // namespace
@@ -40,10 +40,10 @@ SimulatedMessage& SimulatedMessages::post(int source, int destination, int lane,
   SimulatedMessage* previous = nullptr;
   for (SimulatedMessage* message = bucket.first; message != nullptr; message = message->next) {
     if (message->source == source && message->destination == destination && message->lane == lane) {
-      if (message->sent == sending) break;
+      if (message->is_send_posted == sending) break;
       (previous == nullptr ? bucket.first : previous->next) = message->next;
       if (bucket.last == message) bucket.last = previous;
-      --open_;
+      --unmatched_;
       return *message;
     }
     previous = message;
@@ -52,7 +52,7 @@ SimulatedMessage& SimulatedMessages::post(int source, int destination, int lane,
   message.source = source;
   message.destination = destination;
   message.lane = lane;
-  if (open_++ == buckets_.size()) grow();
+  if (unmatched_++ == buckets_.size()) grow();
   bucket_of(source, destination, lane).append(message);
   return message;
 }
@@ -71,8 +71,8 @@ void SimulatedMessages::grow() {
 
 SimulatedMessage& SimulatedMessages::allocate() {
   if (free_ == nullptr) {
-    slabs_.push_back(std::make_unique<SimulatedMessage[]>(slab_messages));
-    for (std::size_t k = slab_messages; k-- > 0;) {
+    slabs_.push_back(std::make_unique<SimulatedMessage[]>(messages_per_slab));
+    for (std::size_t k = messages_per_slab; k-- > 0;) {
       slabs_.back()[k].next = std::exchange(free_, &slabs_.back()[k]);
     }
   }
@@ -82,16 +82,17 @@ SimulatedMessage& SimulatedMessages::allocate() {
 }
 
 void SimulatedMessages::release(SimulatedMessage& message) {
-  if (message.payload != nullptr) pool::release(std::exchange(message.payload, nullptr), message.carried);
+  if (message.payload != nullptr)
+    pool::release(std::exchange(message.payload, nullptr), message.carried_bytes);
   message.next = std::exchange(free_, &message);
 }
 
 void SimulatedMessages::clear() {
   std::fill(buckets_.begin(), buckets_.end(), Bucket{});
-  open_ = 0;
+  unmatched_ = 0;
   free_ = nullptr;
   for (const auto& slab : slabs_) {
-    for (std::size_t k = 0; k < slab_messages; ++k) release(slab[k]);
+    for (std::size_t k = 0; k < messages_per_slab; ++k) release(slab[k]);
   }
 }
 
@@ -99,7 +100,7 @@ void SimulatedMessages::clear() {
 
 namespace {
 
-struct OpenMessage {
+struct UnmatchedMessage {
   enum class State : std::uint8_t { receiving, sending, sent } state;
   int rank;  // the side that has begun
   int peer;
@@ -107,45 +108,45 @@ struct OpenMessage {
   std::size_t bytes;
 };
 
-std::string describe(const OpenMessage& open, std::span<const double> exits) {
-  using State = OpenMessage::State;
-  const bool peer_has_ended = std::isfinite(exits[static_cast<std::size_t>(open.peer)]);
-  return "rank " + std::to_string(open.rank) +
-         (open.state == State::receiving ? " waits to receive "
-          : open.state == State::sending ? " waits to send "
-                                         : " sent ") +
-         std::to_string(open.bytes) + " bytes " + (open.state == State::receiving ? "from" : "to") +
-         " rank " + std::to_string(open.peer) + " on lane " + std::to_string(open.lane) +
-         (open.state == State::sent ? ", never received"
-          : peer_has_ended          ? ", which has ended"
-                                    : "");
+std::string describe(const UnmatchedMessage& unmatched, std::span<const double> exits) {
+  using State = UnmatchedMessage::State;
+  const bool peer_has_ended = std::isfinite(exits[static_cast<std::size_t>(unmatched.peer)]);
+  return "rank " + std::to_string(unmatched.rank) +
+         (unmatched.state == State::receiving ? " waits to receive "
+          : unmatched.state == State::sending ? " waits to send "
+                                              : " sent ") +
+         std::to_string(unmatched.bytes) + " bytes " + (unmatched.state == State::receiving ? "from" : "to") +
+         " rank " + std::to_string(unmatched.peer) + " on lane " + std::to_string(unmatched.lane) +
+         (unmatched.state == State::sent ? ", never received"
+          : peer_has_ended               ? ", which has ended"
+                                         : "");
 }
 
 // Returns a cycle of ranks in which each waits for the next and the last waits for the first. Empty if there
 // is none. `waits` must be sorted by rank.
-std::vector<int> find_cycle(std::span<const OpenMessage> waits, std::size_t ranks) {
+std::vector<int> find_cycle(std::span<const UnmatchedMessage> waits, std::size_t ranks) {
   std::vector<std::size_t> first(ranks + 1);  // where the waits of each rank begin
-  for (const OpenMessage& wait : waits) ++first[static_cast<std::size_t>(wait.rank) + 1];
+  for (const UnmatchedMessage& wait : waits) ++first[static_cast<std::size_t>(wait.rank) + 1];
   for (std::size_t rank = 0; rank < ranks; ++rank) first[rank + 1] += first[rank];
 
-  enum class Mark : std::uint8_t { fresh, on_path, dead_end };
-  std::vector<Mark> marks(ranks, Mark::fresh);
+  enum class VisitState : std::uint8_t { not_visited, on_path, dead_end };
+  std::vector<VisitState> marks(ranks, VisitState::not_visited);
   std::vector<std::size_t> followed(first.begin(), first.end() - 1);  // the next wait of each rank to follow
   std::vector<int> path;
   for (std::size_t root = 0; root < ranks; ++root) {
-    if (marks[root] == Mark::fresh) path.push_back(static_cast<int>(root));
+    if (marks[root] == VisitState::not_visited) path.push_back(static_cast<int>(root));
     while (!path.empty()) {
       const auto rank = static_cast<std::size_t>(path.back());
-      marks[rank] = Mark::on_path;
+      marks[rank] = VisitState::on_path;
       if (followed[rank] == first[rank + 1]) {
-        marks[rank] = Mark::dead_end;
+        marks[rank] = VisitState::dead_end;
         path.pop_back();
         continue;
       }
       const int peer = waits[followed[rank]++].peer;
-      const Mark mark = marks[static_cast<std::size_t>(peer)];
-      if (mark == Mark::on_path) return {std::find(path.begin(), path.end(), peer), path.end()};
-      if (mark == Mark::fresh) path.push_back(peer);
+      const VisitState mark = marks[static_cast<std::size_t>(peer)];
+      if (mark == VisitState::on_path) return {std::find(path.begin(), path.end(), peer), path.end()};
+      if (mark == VisitState::not_visited) path.push_back(peer);
     }
   }
   return {};
@@ -153,38 +154,41 @@ std::vector<int> find_cycle(std::span<const OpenMessage> waits, std::size_t rank
 
 }  // namespace
 
-std::string SimulatedMessages::describe_open(std::span<const double> exits) const {
-  std::vector<OpenMessage> open;
+std::string SimulatedMessages::describe_unmatched(std::span<const double> exits) const {
+  std::vector<UnmatchedMessage> unmatched;
   for (const Bucket& bucket : buckets_) {
     for (const SimulatedMessage* message = bucket.first; message != nullptr; message = message->next) {
-      using State = OpenMessage::State;
-      if (message->sent) {
-        open.push_back({message->eager ? State::sent : State::sending, message->source, message->destination,
-                        message->lane, message->bytes});
+      using State = UnmatchedMessage::State;
+      if (message->is_send_posted) {
+        unmatched.push_back({message->is_eager ? State::sent : State::sending, message->source,
+                             message->destination, message->lane, message->bytes});
       } else {
-        open.push_back(
+        unmatched.push_back(
             {State::receiving, message->destination, message->source, message->lane, message->bytes});
       }
     }
   }
   // Ranks that wait come first. The messages in a bucket are in the order in which they were posted, and a
   // stable sort keeps it.
-  const auto order = [](const OpenMessage& open) {
-    return std::tuple(open.state == OpenMessage::State::sent, open.rank, open.lane, open.peer);
+  const auto order = [](const UnmatchedMessage& unmatched) {
+    return std::tuple(unmatched.state == UnmatchedMessage::State::sent, unmatched.rank, unmatched.lane,
+                      unmatched.peer);
   };
-  std::stable_sort(open.begin(), open.end(), [&](const OpenMessage& left, const OpenMessage& right) {
-    return order(left) < order(right);
-  });
+  std::stable_sort(unmatched.begin(), unmatched.end(),
+                   [&](const UnmatchedMessage& left, const UnmatchedMessage& right) {
+                     return order(left) < order(right);
+                   });
 
   std::string text;
-  for (std::size_t k = 0; k < std::min(open.size(), most_lines); ++k)
-    text += "\n  " + describe(open[k], exits);
-  if (open.size() > most_lines) text += "\n  and " + std::to_string(open.size() - most_lines) + " more";
+  for (std::size_t k = 0; k < std::min(unmatched.size(), most_lines); ++k)
+    text += "\n  " + describe(unmatched[k], exits);
+  if (unmatched.size() > most_lines)
+    text += "\n  and " + std::to_string(unmatched.size() - most_lines) + " more";
 
-  const auto waiting = std::partition_point(open.begin(), open.end(), [](const OpenMessage& open) {
-    return open.state != OpenMessage::State::sent;
-  });
-  const std::vector<int> cycle = find_cycle({open.begin(), waiting}, exits.size());
+  const auto waiting = std::partition_point(
+      unmatched.begin(), unmatched.end(),
+      [](const UnmatchedMessage& unmatched) { return unmatched.state != UnmatchedMessage::State::sent; });
+  const std::vector<int> cycle = find_cycle({unmatched.begin(), waiting}, exits.size());
   if (!cycle.empty()) {
     text += "\n  cycle: ";
     for (std::size_t k = 0; k < std::min(cycle.size(), most_lines); ++k) {

@@ -17,27 +17,29 @@ struct SimulatedMessage {
   SimulatedMessage* next = nullptr;  // in its bucket or in the free list
   Transfer* sender = nullptr;        // null when the sender's half is complete
   Transfer* receiver = nullptr;      // null until the receive is posted
-  std::byte* payload = nullptr;      // copy of an eager message's data: `carried` bytes from pool.hpp
+  std::byte* payload = nullptr;      // copy of an eager message's data: `carried_bytes` bytes from pool.hpp
   std::size_t bytes = 0;
-  std::size_t carried = 0;    // bytes that are not a phantom
-  double alpha = 0;           // its latency in seconds
-  double seconds = 0;         // how long it occupies a port
-  double posted = 0;          // when its first side was posted
-  double ready = 0;           // when the sender's core has handed it to the network
-  double left_rank = 0;       // when its last byte leaves, if the node does not delay it
-  double done = 0;            // earliest time at which it is received
-  double receiver_sends = 0;  // until when the receiver sends in the same step
+  std::size_t carried_bytes = 0;    // bytes that are not a phantom
+  double alpha = 0;                 // its latency in seconds
+  double port_seconds = 0;          // how long it occupies a port
+  double first_posted = 0;          // when its first side was posted
+  double handed_to_network = 0;     // when the sender's core has handed it to the network
+  double last_byte_left = 0;        // when its last byte leaves, if the node does not delay it
+  double earliest_received = 0;     // earliest time at which it is received
+  double receiver_sends_until = 0;  // when the receiver has sent its own message of an exchange
   int source = 0;
   int destination = 0;
   int lane = 0;
-  bool sent = false;  // true if the send is posted
-  bool eager = false;
-  bool stays = false;     // true if both ranks are on one node
-  bool in_turn = false;   // true if the node's card has begun with it
-  bool leaving = false;   // true while it is in the port out of its node, or in the node's memory
-  bool entering = false;  // true while it is in the port into its node
-  bool arrives = false;   // true if its first byte has arrived
-  [[nodiscard]] bool is_final() const { return arrives && !leaving && !entering; }  // `done` is final
+  bool is_send_posted = false;  // true if the send is posted
+  bool is_eager = false;
+  bool stays_on_node = false;     // true if both ranks are on one node
+  bool card_has_begun = false;    // true if the node's card has begun with it
+  bool is_leaving_node = false;   // true while it is in the port out of its node, or in the node's memory
+  bool is_entering_node = false;  // true while it is in the port into its node
+  bool has_arrived = false;       // true if its first byte has arrived
+  [[nodiscard]] bool is_final() const {
+    return has_arrived && !is_leaving_node && !is_entering_node;
+  }  // `earliest_received` is final
 };
 
 class SimulatedMessages {
@@ -53,10 +55,10 @@ class SimulatedMessages {
   void release(SimulatedMessage& message);
   void clear();
 
-  [[nodiscard]] std::size_t open() const { return open_; }
+  [[nodiscard]] std::size_t unmatched() const { return unmatched_; }
   // Describes which rank waits for which, in at most ten lines, and one cycle of ranks that wait for each
   // other if there is one. A rank has ended if its exit time is finite.
-  [[nodiscard]] std::string describe_open(std::span<const double> exits) const;
+  [[nodiscard]] std::string describe_unmatched(std::span<const double> exits) const;
 
  private:
   // The open messages with one hash value, oldest first. For one (source, destination, lane) either only
@@ -71,7 +73,7 @@ class SimulatedMessages {
   SimulatedMessage& allocate();
 
   std::vector<Bucket> buckets_;  // a hash table; its size is a power of two
-  std::size_t open_ = 0;
+  std::size_t unmatched_ = 0;
   SimulatedMessage* free_ = nullptr;
   std::vector<std::unique_ptr<SimulatedMessage[]>> slabs_;
 };

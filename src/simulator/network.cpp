@@ -13,8 +13,8 @@
 namespace offbeat {
 namespace {
 
-constexpr int rubbish = 0xA5;
-constexpr double unknown = std::numeric_limits<double>::infinity();
+constexpr int poison_byte = 0xA5;
+constexpr double not_known_yet = std::numeric_limits<double>::infinity();
 constexpr double shortest_wait = 1e-12;  // in seconds; a shorter wait is rounding
 
 bool overlap(ConstVector left, ConstVector right) {
@@ -41,12 +41,12 @@ bool Simulator::start(SimulatedTransport& self, Transfer& transfer) {
     fail(name(self.rank_) + " sends from and receives into overlapping memory");
   }
 
-  transfer.pending = 0;
+  transfer.pending_halves = 0;
   SimulatedMessage* incoming = nullptr;
   if (transfer.from != Transfer::nobody) incoming = receive(self, transfer);
   if (transfer.to != Transfer::nobody) send(self, transfer, incoming);
-  if (transfer.pending > 0) return false;
-  if (!hesitates()) return true;
+  if (transfer.pending_halves > 0) return false;
+  if (!adversary_delays()) return true;
   schedule(now_, Kind::complete, &transfer, self.rank_);
   return false;
 }
@@ -54,31 +54,31 @@ bool Simulator::start(SimulatedTransport& self, Transfer& transfer) {
 // Begins the receive half of a step. Returns the message, or null if it has arrived already.
 SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfer) {
   if (adversary_ && !phantom_ && transfer.incoming.data != nullptr) {
-    std::memset(transfer.incoming.data, rubbish, transfer.incoming.bytes());
+    std::memset(transfer.incoming.data, poison_byte, transfer.incoming.bytes());
   }
   SimulatedMessage& message = messages_.post(transfer.from, self.rank_, transfer.lane, false);
   message.receiver = &transfer;
-  ++transfer.pending;
-  if (!message.sent) {
-    message.posted = now_;
+  ++transfer.pending_halves;
+  if (!message.is_send_posted) {
+    message.first_posted = now_;
     message.bytes = transfer.incoming.bytes();
     return &message;
   }
   check_lengths(message, message.bytes, transfer.incoming.bytes());
-  if (!message.eager) {
-    note_wait(message.source, message.posted, self.rank_);
-    clear_to_send(message);
-  } else if (message.is_final() && message.done <= now_) {
-    const double overhead = network_.message(message.stays).receive_overhead;
+  if (!message.is_eager) {
+    note_wait(message.source, message.first_posted, self.rank_);
+    start_rendezvous(message);
+  } else if (message.is_final() && message.earliest_received <= now_) {
+    const double overhead = network_.message(message.stays_on_node).receive_overhead;
     deliver(message);
     if (overhead > 0) {
-      schedule(self.core_.pass(now_, overhead), Kind::half, &transfer, self.rank_);
+      schedule(self.core_.pass(now_, overhead), Kind::half_complete, &transfer, self.rank_);
     } else {
-      --transfer.pending;
+      --transfer.pending_halves;
     }
     return nullptr;
   } else if (message.is_final()) {
-    schedule(message.done, Kind::land, &message, self.rank_);
+    schedule(message.earliest_received, Kind::last_byte_arrived, &message, self.rank_);
   }
   return &message;
 }
@@ -89,98 +89,100 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   const bool expected = message.receiver != nullptr;
   if (expected) {
     check_lengths(message, transfer.outgoing.bytes(), message.bytes);
-    note_wait(transfer.to, message.posted, self.rank_);
+    note_wait(transfer.to, message.first_posted, self.rank_);
   } else {
-    message.posted = now_;
+    message.first_posted = now_;
   }
   message.bytes = transfer.outgoing.bytes();
-  message.carried = phantom_ ? transfer.head_bytes : message.bytes;
-  message.sent = true;
-  message.stays = self.node_ == rank(transfer.to).node_;
-  message.eager = adversary_ ? (random() & 1) != 0 : network_.is_eager(message.stays, message.bytes);
+  message.carried_bytes = phantom_ ? transfer.head_bytes : message.bytes;
+  message.is_send_posted = true;
+  message.stays_on_node = self.node_ == rank(transfer.to).node_;
+  message.is_eager =
+      adversary_ ? (random() & 1) != 0 : network_.is_eager(message.stays_on_node, message.bytes);
   message.sender = &transfer;
-  ++transfer.pending;
+  ++transfer.pending_halves;
   ++result_.messages;
-  if (!message.stays) ++result_.inter_node_messages;
+  if (!message.stays_on_node) ++result_.inter_node_messages;
   result_.bytes += message.bytes;
-  const double overhead = network_.message(message.stays).send_overhead;
-  message.ready = overhead > 0 ? self.core_.pass(now_, overhead) : now_;
-  if (!message.eager) {
-    if (expected) clear_to_send(message);
+  const double overhead = network_.message(message.stays_on_node).send_overhead;
+  message.handed_to_network = overhead > 0 ? self.core_.pass(now_, overhead) : now_;
+  if (!message.is_eager) {
+    if (expected) start_rendezvous(message);
     return;
   }
 
-  if (message.carried > 0 && transfer.outgoing.data != nullptr) {
-    message.payload = static_cast<std::byte*>(pool::allocate(message.carried));
-    std::memcpy(message.payload, transfer.outgoing.data, message.carried);
+  if (message.carried_bytes > 0 && transfer.outgoing.data != nullptr) {
+    message.payload = static_cast<std::byte*>(pool::allocate(message.carried_bytes));
+    std::memcpy(message.payload, transfer.outgoing.data, message.carried_bytes);
   }
-  if (message.ready > now_) return schedule(message.ready, Kind::inject, &message, self.rank_);
+  if (message.handed_to_network > now_)
+    return schedule(message.handed_to_network, Kind::sent_by_core, &message, self.rank_);
   const double left = transmit(message);
-  if (left == unknown) return;
+  if (left == not_known_yet) return;
   message.sender = nullptr;
   if (incoming != nullptr) {  // this saves an event: the arrival of `incoming` completes both
-    incoming->receiver_sends = left;
-    --transfer.pending;
+    incoming->receiver_sends_until = left;
+    --transfer.pending_halves;
   } else if (left <= now_) {
-    --transfer.pending;
+    --transfer.pending_halves;
   } else {
-    schedule(left, Kind::half, &transfer, self.rank_);
+    schedule(left, Kind::half_complete, &transfer, self.rank_);
   }
 }
 
-void Simulator::measure(SimulatedMessage& message) const {
-  const Protocol protocol = network_.protocol(message.stays, message.bytes);
+void Simulator::compute_transfer_times(SimulatedMessage& message) const {
+  const Protocol protocol = network_.protocol(message.stays_on_node, message.bytes);
   message.alpha = protocol.alpha;
-  message.seconds = bytes_on_wire(message) * protocol.beta;
+  message.port_seconds = bytes_on_wire(message) * protocol.beta;
 }
 
 // Sends a message off that is not eager. Both sides are posted.
-void Simulator::clear_to_send(SimulatedMessage& message) {
-  const double way = network_.message(message.stays).handshake;
-  const double start = std::max(message.ready + way, now_) + way;
-  if (start > now_) return schedule(start, Kind::inject, &message, message.source);
+void Simulator::start_rendezvous(SimulatedMessage& message) {
+  const double way = network_.message(message.stays_on_node).handshake;
+  const double start = std::max(message.handed_to_network + way, now_) + way;
+  if (start > now_) return schedule(start, Kind::sent_by_core, &message, message.source);
   transmit(message);
 }
 
 SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
-  std::vector<SharedPort>& ports = message.stays ? memories_ : ways_out_;
+  std::vector<SharedPort>& ports = message.stays_on_node ? memories_ : node_out_ports_;
   return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
 }
 
-// Sends the message off. Returns the time when its last byte leaves, or `unknown` if others on the node
+// Sends the message off. Returns the time when its last byte leaves, or `not_known_yet` if others on the node
 // decide that.
 double Simulator::transmit(SimulatedMessage& message) {
-  measure(message);
+  compute_transfer_times(message);
   SimulatedPort& out = rank(message.source).ports(message).out;
-  const double start = std::max(now_, out.free);
-  message.left_rank = out.pass(now_, message.seconds);
-  out.free += network_.message(message.stays).send_gap;
+  const double start = std::max(now_, out.free_at);
+  message.last_byte_left = out.pass(now_, message.port_seconds);
+  out.free_at += network_.message(message.stays_on_node).send_gap;
   // Others may reach the node's port first.
-  if (start > now_ && (shared_port_of(message) != nullptr || waits_for_card(message))) {
+  if (start > now_ && (shared_port_of(message) != nullptr || waits_for_network_card(message))) {
     schedule(start, Kind::depart, &message, message.source);
-    return unknown;
+    return not_known_yet;
   }
   return depart(message, start);
 }
 
 double Simulator::depart(SimulatedMessage& message, double start) {
-  if (waits_for_card(message) && !message.in_turn) {
-    SimulatedPort& card = cards_[static_cast<std::size_t>(rank(message.source).node_)];
-    const double turn = std::max(now_, card.free);
+  if (waits_for_network_card(message) && !message.card_has_begun) {
+    SimulatedPort& card = network_cards_[static_cast<std::size_t>(rank(message.source).node_)];
+    const double turn = std::max(now_, card.free_at);
     card.pass(now_, network_.node_gap);
-    message.in_turn = true;
-    message.left_rank += turn - start;
+    message.card_has_begun = true;
+    message.last_byte_left += turn - start;
     if (turn > now_) {
       schedule(turn, Kind::depart, &message, message.source);
-      return unknown;
+      return not_known_yet;
     }
   }
-  double left = message.left_rank;
+  double left = message.last_byte_left;
   if (SharedPort* port = shared_port_of(message); port != nullptr) {
-    message.leaving = true;
-    use(*port, {.message = &message, .rank = message.source},
-        message.stays ? 2 * bytes_on_wire(message) : bytes_on_wire(message));
-    left = unknown;
+    message.is_leaving_node = true;
+    occupy(*port, {.message = &message, .rank = message.source},
+           message.stays_on_node ? 2 * bytes_on_wire(message) : bytes_on_wire(message));
+    left = not_known_yet;
   }
   schedule(start + message.alpha, Kind::arrive, &message, message.destination);
   return left;
@@ -188,11 +190,11 @@ double Simulator::depart(SimulatedMessage& message, double start) {
 
 // Completes the send half of an eager message whose last byte leaves at `left`.
 void Simulator::end_eager_send(SimulatedMessage& message, double left) {
-  if (message.eager && left != unknown)
-    schedule(left, Kind::half, std::exchange(message.sender, nullptr), message.source);
+  if (message.is_eager && left != not_known_yet)
+    schedule(left, Kind::half_complete, std::exchange(message.sender, nullptr), message.source);
 }
 
-void Simulator::use(SharedPort& port, const SharedUse& use, double bytes) {
+void Simulator::occupy(SharedPort& port, const SharedUse& use, double bytes) {
   port.add(now_, use, bytes);
   await_next(port, use.rank);
 }
@@ -202,29 +204,29 @@ void Simulator::use(SharedPort& port, const SharedUse& use, double bytes) {
 void Simulator::await_next(SharedPort& port, int rank) {
   if (port.next() >= port.scheduled) return;
   port.scheduled = port.next();
-  port.event = sequence_;
+  port.scheduled_event = sequence_;
   schedule(port.scheduled, Kind::leave, &port, rank);
 }
 
 void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
-  if (event.sequence != port.event) return;
+  if (event.sequence != port.scheduled_event) return;
   port.scheduled = SharedPort::never;
   while (const std::optional<SharedUse> ended = port.take(now_)) {
     if (ended->computation != nullptr) {
-      schedule(std::max(now_, ended->earliest), Kind::compute, ended->computation, ended->rank);
+      schedule(std::max(now_, ended->earliest_end), Kind::compute, ended->computation, ended->rank);
       continue;
     }
     SimulatedMessage& message = *ended->message;
-    if (ended->enters) {
-      message.entering = false;
-      message.done = std::max(message.done, now_);
-      if (message.is_final()) expect(message);
+    if (ended->enters_node) {
+      message.is_entering_node = false;
+      message.earliest_received = std::max(message.earliest_received, now_);
+      if (message.is_final()) find_or_post(message);
       continue;
     }
-    message.leaving = false;
-    const double left = std::max(now_, message.left_rank);
-    message.done = std::max(message.done, left + message.alpha);
-    if (message.is_final()) expect(message);
+    message.is_leaving_node = false;
+    const double left = std::max(now_, message.last_byte_left);
+    message.earliest_received = std::max(message.earliest_received, left + message.alpha);
+    if (message.is_final()) find_or_post(message);
     end_eager_send(message, left);
   }
   await_next(port, event.rank);
@@ -232,38 +234,39 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
 
 void Simulator::arrive(SimulatedMessage& message) {
   SimulatedPort& in = rank(message.destination).ports(message).in;
-  const double start = std::max(now_, in.free);
-  message.done = std::max(message.done, in.pass(now_, message.seconds));
-  in.free += network_.message(message.stays).receive_gap;
-  message.arrives = true;
-  if (!message.stays && !ways_in_.empty()) {
-    message.entering = true;
+  const double start = std::max(now_, in.free_at);
+  message.earliest_received = std::max(message.earliest_received, in.pass(now_, message.port_seconds));
+  in.free_at += network_.message(message.stays_on_node).receive_gap;
+  message.has_arrived = true;
+  if (!message.stays_on_node && !node_in_ports_.empty()) {
+    message.is_entering_node = true;
     if (start > now_) return schedule(start, Kind::enter, &message, message.destination);
     return enter(message);
   }
-  if (!message.leaving) expect(message);
+  if (!message.is_leaving_node) find_or_post(message);
 }
 
 void Simulator::enter(SimulatedMessage& message) {
-  use(ways_in_[static_cast<std::size_t>(rank(message.destination).node_)],
-      {.message = &message, .rank = message.destination, .enters = true}, bytes_on_wire(message));
+  occupy(node_in_ports_[static_cast<std::size_t>(rank(message.destination).node_)],
+         {.message = &message, .rank = message.destination, .enters_node = true}, bytes_on_wire(message));
 }
 
-void Simulator::expect(SimulatedMessage& message) {
-  if (message.receiver != nullptr) schedule(message.done, Kind::land, &message, message.destination);
+void Simulator::find_or_post(SimulatedMessage& message) {
+  if (message.receiver != nullptr)
+    schedule(message.earliest_received, Kind::last_byte_arrived, &message, message.destination);
 }
 
 void Simulator::finish_arrival(SimulatedMessage& message) {
-  Transfer* sender = message.eager ? nullptr : message.sender;
+  Transfer* sender = message.is_eager ? nullptr : message.sender;
   Transfer& receiver = *message.receiver;
   const int source = message.source;
   const int destination = message.destination;
-  const double receiver_sends = message.receiver_sends;
-  const double overhead = network_.message(message.stays).receive_overhead;
+  const double receiver_sends_until = message.receiver_sends_until;
+  const double overhead = network_.message(message.stays_on_node).receive_overhead;
   deliver(message);
   const double received = overhead > 0 ? rank(destination).core_.pass(now_, overhead) : now_;
-  if (const double end = std::max(receiver_sends, received); end > now_) {
-    schedule(end, Kind::half, &receiver, destination);
+  if (const double end = std::max(receiver_sends_until, received); end > now_) {
+    schedule(end, Kind::half_complete, &receiver, destination);
   } else {
     finish_half(receiver, destination);
   }
@@ -272,13 +275,14 @@ void Simulator::finish_arrival(SimulatedMessage& message) {
 
 void Simulator::deliver(SimulatedMessage& message) {
   std::byte* target = message.receiver->incoming.data;
-  const std::byte* data = message.eager ? message.payload : message.sender->outgoing.data;
-  if (message.carried > 0 && data != nullptr && target != nullptr) std::memcpy(target, data, message.carried);
+  const std::byte* data = message.is_eager ? message.payload : message.sender->outgoing.data;
+  if (message.carried_bytes > 0 && data != nullptr && target != nullptr)
+    std::memcpy(target, data, message.carried_bytes);
   messages_.release(message);
 }
 
 void Simulator::finish_half(Transfer& transfer, int rank) {
-  if (--transfer.pending > 0) return;
+  if (--transfer.pending_halves > 0) return;
   if (adversary_) {
     schedule(now_, Kind::complete, &transfer, rank);
   } else {
@@ -295,10 +299,10 @@ void Simulator::note_wait(int waiter, double since, int other) {
   const double seconds = now_ - begin;
   if (seconds <= shortest_wait) return;
   self.waited_until_ = now_;
-  self.waits_for_ = rank(other).waits_for_;
+  self.made_late_by_ = rank(other).made_late_by_;
   SimulatedWait& wait = result_.waits[static_cast<std::size_t>(waiter)];
   wait.seconds += seconds;
-  if (seconds > wait.longest) wait = {wait.seconds, seconds, self.waits_for_};
+  if (seconds > wait.longest) wait = {wait.seconds, seconds, self.made_late_by_};
 }
 
 void Simulator::check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected) {

@@ -18,7 +18,7 @@ class PhantomCalls {
   // four bytes.
   PhantomCalls(Collective collective, std::size_t bytes, int ranks);
 
-  [[nodiscard]] Call of(int rank) const;
+  [[nodiscard]] Call call_of_rank(int rank) const;
 
  private:
   [[nodiscard]] std::size_t input_count(int rank) const;
@@ -29,7 +29,7 @@ class PhantomCalls {
   std::size_t count_;  // elements of the vector or of a block
   std::size_t ranks_;
   std::vector<std::size_t> counts_;  // empty if the call has no lists
-  std::vector<std::ptrdiff_t> begins_;
+  std::vector<std::ptrdiff_t> block_begins_;
   SimulatedMemory input_;
   SimulatedMemory output_;
 };

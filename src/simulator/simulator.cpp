@@ -17,13 +17,13 @@ void require(bool condition, const char* what) {
   if (!condition) throw UsageError(std::string("simulator: ") + what);
 }
 
-std::size_t checked(int ranks) {
+std::size_t checked_rank_count(int ranks) {
   require(ranks > 0, "needs at least one rank");
   return static_cast<std::size_t>(ranks);
 }
 
 // Returns the exception that is being handled, with the rank in front of its text.
-std::exception_ptr name_in_flight(const std::string& rank) {
+std::exception_ptr exception_with_rank(const std::string& rank) {
   std::string text = "unknown exception";
   try {
     throw;
@@ -51,7 +51,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     : network_(std::move(network)),
       phantom_(options.phantom),
       adversary_(options.adversary),
-      ranks_(checked(ranks)),
+      ranks_(checked_rank_count(ranks)),
       membership_(ranks),
       messages_(ranks) {
   const std::vector<int>& nodes = network_.node_of_rank;
@@ -70,7 +70,8 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
                     network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap,
                     network_.node_gap}) >= 0,
           "costs must not be negative");
-  for (const std::vector<Protocol>& protocols : {network_.intra_longer, network_.inter_longer}) {
+  for (const std::vector<Protocol>& protocols :
+       {network_.intra_longer_messages, network_.inter_longer_messages}) {
     require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
             "the protocols of longer messages must be in the order of their lengths");
     require(std::ranges::all_of(protocols,
@@ -88,15 +89,15 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
   // A rank that is alone on its node, and no faster than the node, is never delayed by the node's limit.
   double fastest = network_.inter_beta;
-  for (const Protocol& longer : network_.inter_longer) fastest = std::min(fastest, longer.beta);
+  for (const Protocol& longer : network_.inter_longer_messages) fastest = std::min(fastest, longer.beta);
   const bool has_company = membership_.nodes() < ranks;
   const auto number = static_cast<std::size_t>(most) + 1;
   if (std::isfinite(network_.injection_rate) && (has_company || fastest * network_.injection_rate < 1))
-    ways_out_.resize(number, SharedPort(network_.injection_rate));
+    node_out_ports_.resize(number, SharedPort(network_.injection_rate));
   if (std::isfinite(network_.ejection_rate) && (has_company || fastest * network_.ejection_rate < 1))
-    ways_in_.resize(number, SharedPort(network_.ejection_rate));
+    node_in_ports_.resize(number, SharedPort(network_.ejection_rate));
   if (std::isfinite(network_.memory_rate)) memories_.resize(number, SharedPort(network_.memory_rate));
-  if (network_.node_gap > 0) cards_.resize(number);
+  if (network_.node_gap > 0) network_cards_.resize(number);
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
     self.locality = &*self.locality_;
@@ -133,10 +134,10 @@ struct Simulator::Run {
 SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double> arrivals, int lanes) {
   require(arrivals.empty() || arrivals.size() == ranks_.size(), "needs one arrival time per rank");
   const Run run{*this};
-  make_ = &make;
+  make_root_task_ = &make;
   lanes_ = lanes;
   tasks_.resize(ranks_.size());
-  running_.running = ranks_.size();
+  running_.running_tasks = ranks_.size();
   result_ = {};
   result_.exits.assign(ranks_.size(), std::numeric_limits<double>::infinity());
   result_.waits.assign(ranks_.size(), {});
@@ -151,18 +152,18 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   now_ = 0;
   sequence_ = 0;
   if (adversary_) random_state_ = adversary_->seed;
-  for (std::vector<SharedPort>* ports : {&ways_out_, &ways_in_, &memories_}) {
+  for (std::vector<SharedPort>* ports : {&node_out_ports_, &node_in_ports_, &memories_}) {
     for (SharedPort& port : *ports) port.clear();
   }
-  std::fill(cards_.begin(), cards_.end(), SimulatedPort{});
+  std::fill(network_cards_.begin(), network_cards_.end(), SimulatedPort{});
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
-    rank.memory_ = rank.card_ = {};
+    rank.memory_ = rank.network_card_ = {};
     rank.core_ = {};
-    rank.branches = 1;
+    rank.running_coroutines = 1;
     rank.lateness_.begin_call();
     rank.waited_until_ = 0;
-    rank.waits_for_ = rank.rank_;
+    rank.made_late_by_ = rank.rank_;
     if (rank.node_board_ != nullptr) rank.board = &rank.node_board_->of(rank.locality_->member);
     schedule(arrivals.empty() ? 0 : arrivals[static_cast<std::size_t>(rank.rank_)], Kind::start, nullptr,
              rank.rank_);
@@ -173,20 +174,21 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
     const SimulatedEvent event = events_.pop();
     now_ = event.time;
     dispatch(event);
-    if (++dispatched % events_between_reports == 0 && report_) report_(dispatched);
+    if (++dispatched % events_between_reports == 0 && report_progress_) report_progress_(dispatched);
     if (failure_) std::rethrow_exception(failure_);
   }
   result_.events = sequence_;
-  if (running_.running > 0) {
-    throw SimulationError("deadlock: " + std::to_string(running_.running) + " of " + std::to_string(ranks()) +
-                          " ranks never end" + messages_.describe_open(result_.exits) + describe_at_boards());
+  if (running_.running_tasks > 0) {
+    throw SimulationError("deadlock: " + std::to_string(running_.running_tasks) + " of " +
+                          std::to_string(ranks()) + " ranks never end" +
+                          messages_.describe_unmatched(result_.exits) + describe_at_boards());
   }
-  if (messages_.open() > 0) {
+  if (messages_.unmatched() > 0) {
     throw SimulationError("all ranks have ended, but not all messages were received" +
-                          messages_.describe_open(result_.exits));
+                          messages_.describe_unmatched(result_.exits));
   }
   result_.lines_read.resize(ranks_.size());
-  for (const auto& board : boards_) board->report_reads(result_);
+  for (const auto& board : boards_) board->add_reads_to(result_);
   result_.last_exit = *std::max_element(result_.exits.begin(), result_.exits.end());
   return std::move(result_);
 }
@@ -212,7 +214,7 @@ void Simulator::dispatch(const SimulatedEvent& event) {
   switch (event.kind) {
     case Kind::start:
       return start_rank(event.rank);
-    case Kind::inject: {
+    case Kind::sent_by_core: {
       auto& message = *static_cast<SimulatedMessage*>(event.subject);
       return end_eager_send(message, transmit(message));
     }
@@ -230,9 +232,9 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       auto& computation = *static_cast<Computation*>(event.subject);
       return begin(computation, event.rank, now_ + duration(computation));
     }
-    case Kind::land:
+    case Kind::last_byte_arrived:
       return finish_arrival(*static_cast<SimulatedMessage*>(event.subject));
-    case Kind::half:
+    case Kind::half_complete:
       return finish_half(*static_cast<Transfer*>(event.subject), event.rank);
     case Kind::complete:
       return resume(static_cast<Transfer*>(event.subject)->waiter, event.rank);
@@ -265,21 +267,21 @@ void Simulator::schedule(double time, Kind kind, void* subject, int rank) {
 void Simulator::start_rank(int rank) {
   Task& task = tasks_[static_cast<std::size_t>(rank)];
   try {
-    task = (*make_)(rank, Endpoint(this->rank(rank), rank, ranks(), lanes_));
+    task = (*make_root_task_)(rank, Endpoint(this->rank(rank), rank, ranks(), lanes_));
   } catch (...) {
-    failure_ = name_in_flight(name(rank));
+    failure_ = exception_with_rank(name(rank));
     return;
   }
   task.set_join(running_);
-  const std::size_t running = running_.running;
+  const std::size_t running = running_.running_tasks;
   task.start();
-  if (running_.running != running) finish_rank(rank);
+  if (running_.running_tasks != running) finish_rank(rank);
 }
 
 void Simulator::resume(std::coroutine_handle<> waiter, int rank) {
-  const std::size_t running = running_.running;
+  const std::size_t running = running_.running_tasks;
   waiter.resume();
-  if (running_.running != running) finish_rank(rank);
+  if (running_.running_tasks != running) finish_rank(rank);
 }
 
 void Simulator::finish_rank(int rank) {
@@ -288,7 +290,7 @@ void Simulator::finish_rank(int rank) {
   try {
     task.rethrow_if_failed();
   } catch (...) {
-    if (!failure_) failure_ = name_in_flight(name(rank));
+    if (!failure_) failure_ = exception_with_rank(name(rank));
   }
 }
 
@@ -314,22 +316,22 @@ double Simulator::duration(const Computation& computation) const {
   const bool copies = computation.reduction == nullptr || operands < 2;
   return static_cast<double>(computation.destination.bytes()) *
              (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1)) +
-         static_cast<double>(computation.second.bytes()) * network_.copy;
+         static_cast<double>(computation.second_destination.bytes()) * network_.copy;
 }
 
 // The core begins now and would end at `done`. Others on the node may make that later.
 void Simulator::begin(Computation& computation, int rank, double done) {
   const auto operands = static_cast<double>(std::max<std::size_t>(computation.operand_count, 1));
   const double bytes = static_cast<double>(computation.destination.bytes()) * (operands + 1) +
-                       2 * static_cast<double>(computation.second.bytes());
-  use(memories_[static_cast<std::size_t>(this->rank(rank).node_)],
-      {.computation = &computation, .rank = rank, .earliest = done}, bytes);
+                       2 * static_cast<double>(computation.second_destination.bytes());
+  occupy(memories_[static_cast<std::size_t>(this->rank(rank).node_)],
+         {.computation = &computation, .rank = rank, .earliest_end = done}, bytes);
 }
 
 bool Simulator::start(SimulatedTransport& self, Computation& computation) {
-  const double begins = std::max(now_, self.core_.free);
+  const double begins = std::max(now_, self.core_.free_at);
   const double done = self.core_.pass(now_, duration(computation));
-  if (!memories_.empty() && computation.destination.bytes() + computation.second.bytes() > 0) {
+  if (!memories_.empty() && computation.destination.bytes() + computation.second_destination.bytes() > 0) {
     if (begins > now_) {
       schedule(begins, Kind::begin, &computation, self.rank_);
     } else {
@@ -337,7 +339,7 @@ bool Simulator::start(SimulatedTransport& self, Computation& computation) {
     }
     return false;
   }
-  if (done <= now_ && !hesitates()) {
+  if (done <= now_ && !adversary_delays()) {
     if (!phantom_) computation.perform();
     return true;
   }

@@ -108,8 +108,8 @@ struct Network {
   double line_gap = 0;
   int ranks_per_cache = 0;  // consecutive ranks of a board that share a last-level cache; 0: all ranks
   // Alpha and beta of longer messages, shortest first.
-  std::vector<Protocol> intra_longer{};
-  std::vector<Protocol> inter_longer{};
+  std::vector<Protocol> intra_longer_messages{};
+  std::vector<Protocol> inter_longer_messages{};
   std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
   std::size_t eager_bytes = 8192;
   std::optional<std::size_t> intra_eager_bytes{};  // within a node; nothing: eager_bytes
@@ -137,7 +137,7 @@ struct Network {
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
     Protocol found =
         within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
-    for (const Protocol& longer : within_node ? intra_longer : inter_longer) {
+    for (const Protocol& longer : within_node ? intra_longer_messages : inter_longer_messages) {
       if (bytes >= longer.from_bytes) found = longer;
     }
     return found;
@@ -155,15 +155,15 @@ struct SimulationOptions {
   bool phantom = false;  // vectors have no data, except the heads of messages; only sizes and times count
   std::optional<Adversary> adversary{};
   std::size_t board_window_bytes = 0;  // size of a window on each node's board; 0: no boards
-  bool learns = false;                 // ranks use in one run who was late in earlier runs
+  bool learns = false;                 // earlier runs influence this one (lateness prediction)
 };
 
 // How long a rank waited for something that another rank had not begun: a message to be sent (or received,
 // above eager_bytes), or a change of the board.
 struct SimulatedWait {
-  double seconds = 0;    // all waits together
-  double longest = 0;    // the longest single wait
-  int longest_for = -1;  // the rank that caused it, even if only through other ranks that waited for it
+  double seconds = 0;         // all waits together
+  double longest = 0;         // the longest single wait
+  int cause_of_longest = -1;  // the rank that caused it, even if only through other ranks that waited for it
 };
 
 struct SimulationResult {
@@ -207,13 +207,15 @@ class SimulatedTransport final : public Transport {
     SimulatedPort out;
     SimulatedPort in;
   };
-  [[nodiscard]] Ports& ports(const SimulatedMessage& message) { return message.stays ? memory_ : card_; }
+  [[nodiscard]] Ports& ports(const SimulatedMessage& message) {
+    return message.stays_on_node ? memory_ : network_card_;
+  }
 
   Ports memory_;  // for messages within the node; card_: for the network
-  Ports card_;
+  Ports network_card_;
   SimulatedPort core_;
   double waited_until_ = 0;
-  int waits_for_ = 0;  // the rank that made this one late; itself until it has waited
+  int made_late_by_ = 0;  // the rank that made this one late; itself until it has waited
 };
 
 class Simulator {
@@ -232,7 +234,9 @@ class Simulator {
 
   // `report` is called now and then during a run with the number of events so far. If it throws, the run
   // ends.
-  void report_to(std::function<void(std::uint64_t events)> report) { report_ = std::move(report); }
+  void set_progress_report(std::function<void(std::uint64_t events)> report) {
+    report_progress_ = std::move(report);
+  }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
@@ -276,16 +280,16 @@ class Simulator {
   void check_lengths(const SimulatedMessage& message, std::size_t sent, std::size_t expected);
 
   // The steps in the life of a message, in this order.
-  void clear_to_send(SimulatedMessage& message);
+  void start_rendezvous(SimulatedMessage& message);
   double transmit(SimulatedMessage& message);
   double depart(SimulatedMessage& message, double start);
   void end_eager_send(SimulatedMessage& message, double left);
-  void use(SharedPort& port, const SharedUse& use, double bytes);
+  void occupy(SharedPort& port, const SharedUse& use, double bytes);
   void await_next(SharedPort& port, int rank);
   void leave(SharedPort& port, const SimulatedEvent& event);
   void arrive(SimulatedMessage& message);
   void enter(SimulatedMessage& message);
-  void expect(SimulatedMessage& message);
+  void find_or_post(SimulatedMessage& message);
   void finish_arrival(SimulatedMessage& message);
   void deliver(SimulatedMessage& message);
   [[nodiscard]] double duration(const Computation& computation) const;
@@ -293,12 +297,12 @@ class Simulator {
   void finish_half(Transfer& transfer, int rank);
   void note_wait(int waiter, double since, int other);
 
-  void measure(SimulatedMessage& message) const;
+  void compute_transfer_times(SimulatedMessage& message) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
   // on the node, the node's memory. Returns null if no limit there can delay it.
   [[nodiscard]] SharedPort* shared_port_of(const SimulatedMessage& message);
-  [[nodiscard]] bool waits_for_card(const SimulatedMessage& message) const {
-    return !message.stays && network_.node_gap > 0;
+  [[nodiscard]] bool waits_for_network_card(const SimulatedMessage& message) const {
+    return !message.stays_on_node && network_.node_gap > 0;
   }
   [[nodiscard]] double bytes_on_wire(const SimulatedMessage& message) const {
     return static_cast<double>(message.bytes + network_.envelope_bytes);
@@ -323,20 +327,20 @@ class Simulator {
   static std::string name(int rank);
 
   std::uint64_t random();
-  [[nodiscard]] bool hesitates() { return adversary_.has_value() && (random() & 1) != 0; }
+  [[nodiscard]] bool adversary_delays() { return adversary_.has_value() && (random() & 1) != 0; }
 
   Network network_;
   bool phantom_;
   std::optional<Adversary> adversary_;
-  std::function<void(std::uint64_t events)> report_;
+  std::function<void(std::uint64_t events)> report_progress_;
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
   // One per node each. Empty if unlimited.
-  std::vector<SharedPort> ways_out_;
-  std::vector<SharedPort> ways_in_;
+  std::vector<SharedPort> node_out_ports_;
+  std::vector<SharedPort> node_in_ports_;
   std::vector<SharedPort> memories_;
-  std::vector<SimulatedPort> cards_;  // for node_gap
+  std::vector<SimulatedPort> network_cards_;  // for node_gap
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
   SimulatedMessages messages_;
@@ -345,7 +349,7 @@ class Simulator {
   double now_ = 0;
 
   // The state of the current run.
-  const MakeRootTask* make_ = nullptr;
+  const MakeRootTask* make_root_task_ = nullptr;
   int lanes_ = 1;
   std::vector<Task> tasks_;
   JoinCounter running_;

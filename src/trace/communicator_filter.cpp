@@ -31,7 +31,7 @@ bool is_in_range(std::string_view range, int ranks) {
 
 }  // namespace
 
-bool contains(std::string_view filter, int ranks, int world_ranks, std::string_view name) {
+bool matches_communicator(std::string_view filter, int ranks, int world_ranks, std::string_view name) {
   if (filter.empty()) return true;
   for (std::size_t begin = 0; begin <= filter.size();) {
     const std::size_t end = std::min(filter.find(',', begin), filter.size());

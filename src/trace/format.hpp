@@ -79,7 +79,7 @@ enum CallFlag : std::uint8_t { in_place = 1, nonblocking = 2, persistent = 4, in
 
 // These stand instead of a root on the root's side of an inter-communicator. A call without a root has -1.
 inline constexpr std::int32_t this_is_root = -2;
-inline constexpr std::int32_t beside_root = -3;
+inline constexpr std::int32_t in_root_group_but_not_root = -3;
 
 // The vector of a bitwise and: how many of this rank's bits were set, and how many of them the call cleared.
 struct Bits {
@@ -111,7 +111,12 @@ static_assert(std::is_trivial_v<CallRecord> && sizeof(CallRecord) == slot_bytes)
 static_assert(offsetof(CallRecord, number) == 32 && offsetof(CallRecord, root) == 56);
 static_assert(offsetof(CallRecord, bits) == 56 && offsetof(CallRecord, operation) == 60);
 
-enum CommunicatorFlag : std::uint8_t { inter = 1, first_of_world = 2, ranks_follow = 4, of_several_jobs = 8 };
+enum CommunicatorFlag : std::uint8_t {
+  inter = 1,
+  has_first_ranks_of_world = 2,
+  ranks_follow = 4,
+  of_several_jobs = 8
+};
 
 struct CommunicatorRecord {  // followed by the ranks
   RecordKind kind;

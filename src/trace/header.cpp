@@ -31,7 +31,7 @@ std::string program_line() {
 
 }  // namespace
 
-std::string file_in(const std::string& folder, int rank) {
+std::string rank_file_path(const std::string& folder, int rank) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const std::string number = std::to_string(rank);
@@ -39,7 +39,7 @@ std::string file_in(const std::string& folder, int rank) {
          ".trace";
 }
 
-void fill(Header& header, const TracedRank& rank, const Settings& settings) {
+void fill_header(Header& header, const TracedRank& rank, const Settings& settings) {
   header.version = 1;
   header.header_size = header_bytes;
   header.slot_size = slot_bytes;

@@ -24,9 +24,9 @@ struct TracedRank {
 
 // Returns the path of a rank's file in a folder, and makes the folder. If that fails, opening the file says
 // so.
-std::string file_in(const std::string& folder, int rank);
+std::string rank_file_path(const std::string& folder, int rank);
 
 // Fills in all but what changes later. The magic comes last, so that a file that has it has a whole header.
-void fill(Header& header, const TracedRank& rank, const Settings& settings);
+void fill_header(Header& header, const TracedRank& rank, const Settings& settings);
 
 }  // namespace offbeat::trace

@@ -25,7 +25,7 @@ namespace {
 // ext4 it takes half the time of posix_fallocate and the page faults that follow it. One call takes as much
 // as possible: a file system with large folios then takes the memory in one piece, and one page fault maps
 // all of it.
-int take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
+int allocate_disk_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   // If the file grew beyond this limit, the kernel would send SIGXFSZ, which ends the program.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -64,7 +64,7 @@ Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t 
     const char* why = std::strerror(errno);
     throw UsageError("cannot write " + printable(path, PATH_MAX) + ": " + why);
   }
-  int error = take_space(file_, 0, header_bytes);
+  int error = allocate_disk_space(file_, 0, header_bytes);
   if (error == 0) {
     header_ = static_cast<Header*>(map(file_, 0, header_bytes));
     if (header_ == nullptr) error = errno;
@@ -85,13 +85,14 @@ Writer::~Writer() {
 
 void Writer::unmap() {
   if (window_ != nullptr) munmap(window_, static_cast<std::size_t>(window_end_ - window_));
-  window_ = position_ = window_end_ = nullptr;
+  window_ = next_slot_ = window_end_ = nullptr;
 }
 
 // Reports the first failure; after that, records are counted as lost.
 bool Writer::grow() {
   const std::uint64_t wanted = window_end_behind(file_bytes_);
-  const int error = wanted > most_bytes_ ? EDQUOT : take_space(file_, file_bytes_, wanted - file_bytes_);
+  const int error =
+      wanted > most_bytes_ ? EDQUOT : allocate_disk_space(file_, file_bytes_, wanted - file_bytes_);
   if (error == 0) {
     file_bytes_ = wanted;
     return true;
@@ -112,7 +113,7 @@ bool Writer::move_window() {
     return false;
   }
   unmap();
-  window_ = position_ = memory;
+  window_ = next_slot_ = memory;
   window_end_ = memory + bytes;
   window_begin_ = slots_;
   return true;
@@ -124,7 +125,7 @@ bool Writer::reserve(std::uint64_t slots) {
   while (offset_of(slots_ + slots) > file_bytes_) {
     if (!grow()) return false;
   }
-  return position_ != window_end_ || move_window();
+  return next_slot_ != window_end_ || move_window();
 }
 
 bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> rest) {
@@ -133,7 +134,7 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
   if (!reserve(slots)) return false;
   const std::uint64_t first = slots_;
   for (std::size_t done = 0; done < bytes; done += slot_bytes) {
-    if (position_ == window_end_ && !move_window()) {
+    if (next_slot_ == window_end_ && !move_window()) {
       // No further window could be mapped, in the middle of this record. It stays unpublished, and no record
       // follows it.
       slots_ = first;
@@ -143,8 +144,8 @@ bool Writer::write(std::span<const std::byte> head, std::span<const std::byte> r
     for (std::size_t i = done; i < std::min(bytes, done + slot_bytes); ++i) {
       slot[i - done] = i < head.size() ? head[i] : rest[i - head.size()];
     }
-    std::memcpy(position_, slot, slot_bytes);
-    position_ += slot_bytes;
+    std::memcpy(next_slot_, slot, slot_bytes);
+    next_slot_ += slot_bytes;
     ++slots_;
   }
   std::atomic_ref(header_->slots).store(slots_, std::memory_order_release);

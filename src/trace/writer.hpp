@@ -27,14 +27,14 @@ class Writer {
   // Returns the next record, which the caller fills and then publishes. Null if there is no room. In the
   // steady state this costs one comparison.
   [[nodiscard]] CallRecord* next() {
-    if (position_ == window_end_) [[unlikely]] {
+    if (next_slot_ == window_end_) [[unlikely]] {
       if (!reserve(1)) return nullptr;
     }
-    return reinterpret_cast<CallRecord*>(position_);
+    return reinterpret_cast<CallRecord*>(next_slot_);
   }
   // Makes the record visible to readers. Returns its number among the slots.
   std::uint64_t publish() {
-    position_ += slot_bytes;
+    next_slot_ += slot_bytes;
     std::atomic_ref(header_->slots).store(slots_ + 1, std::memory_order_release);
     return slots_++;
   }
@@ -44,7 +44,7 @@ class Writer {
 
   // Changes a published record, which may have left the window.
   template <class Change>
-  [[gnu::always_inline]] void change(std::uint64_t slot, Change&& apply) {
+  [[gnu::always_inline]] void update_record(std::uint64_t slot, Change&& apply) {
     if (slot >= window_begin_) [[likely]] {
       apply(*reinterpret_cast<CallRecord*>(window_ + (slot - window_begin_) * slot_bytes));
       return;
@@ -75,7 +75,7 @@ class Writer {
   bool load(std::uint64_t slot, CallRecord& record) const;
   void store(std::uint64_t slot, const CallRecord& record) const;
 
-  std::byte* position_ = nullptr;  // the next slot in the window
+  std::byte* next_slot_ = nullptr;  // the next slot in the window
   std::byte* window_end_ = nullptr;
   Header* header_ = nullptr;
   std::uint64_t slots_ = 0;

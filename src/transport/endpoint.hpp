@@ -55,20 +55,20 @@ class Endpoint {
   [[nodiscard]] Transfer send(int to, ConstVector data, std::size_t head_bytes = 0) const {
     return {.transport = transport_,
             .lane = first_lane_,
-            .to = target(to, data),
+            .to = rank_of_peer(to, data),
             .outgoing = data,
             .head_bytes = head_bytes};
   }
   [[nodiscard]] Transfer receive(int from, Vector data) const {
-    return {.transport = transport_, .lane = first_lane_, .from = target(from, data), .incoming = data};
+    return {.transport = transport_, .lane = first_lane_, .from = rank_of_peer(from, data), .incoming = data};
   }
   // Sends and receives at the same time; neither half waits for the other.
   [[nodiscard]] Transfer exchange(int to, ConstVector outgoing, int from, Vector incoming) const {
     return {.transport = transport_,
             .lane = first_lane_,
-            .to = target(to, outgoing),
+            .to = rank_of_peer(to, outgoing),
             .outgoing = outgoing,
-            .from = target(from, incoming),
+            .from = rank_of_peer(from, incoming),
             .incoming = incoming};
   }
   [[nodiscard]] Transfer exchange(int peer, ConstVector outgoing, Vector incoming) const {
@@ -117,8 +117,8 @@ class Endpoint {
   }
   // Begins to copy a vector on a device into a window of this rank. Later computations, of this round or the
   // next, find it there. For a vector in host memory this does nothing.
-  void bring(Vector window, ConstVector source, bool for_next_round = false) const {
-    transport_->bring(source, window, for_next_round);
+  void prefetch(Vector window, ConstVector source, bool for_next_round = false) const {
+    transport_->prefetch(source, window, for_next_round);
   }
   // Waits for copies from and to devices. Await it before a round begins: copies read the windows of the
   // round before.
@@ -134,7 +134,7 @@ class Endpoint {
     Endpoint result = *this;
     result.rank = member;
     result.size = size;
-    result.whole_ = this;
+    result.whole_endpoint_ = this;
     result.map_ = map;
     result.lateness_ = nullptr;
     return result;
@@ -155,7 +155,7 @@ class Endpoint {
   // Runs such tasks on the lanes that this endpoint has. No two of the tasks may send to the same rank, or
   // receive from the same rank.
   template <class Make>
-  [[nodiscard]] Concurrently concurrently_with_peers(int n, Make&& make) const;
+  [[nodiscard]] Concurrently concurrently_on_shared_lanes(int n, Make&& make) const;
 
   // Returns the shared memory of the ranks of this node.
   [[nodiscard]] Board* board() const { return transport_->board; }
@@ -175,15 +175,16 @@ class Endpoint {
   // Returns the communicator's rank that `peer` is in this part. An empty vector needs no message, so the
   // result is then `nobody`. Sender and receiver agree on that because both know the length.
   template <class Byte>
-  [[nodiscard]] int target(int peer, const BasicVector<Byte>& data) const {
+  [[nodiscard]] int rank_of_peer(int peer, const BasicVector<Byte>& data) const {
     if (data.count == 0) return Transfer::nobody;
-    for (const Endpoint* part = this; part->whole_ != nullptr; part = part->whole_) peer = part->map_(peer);
+    for (const Endpoint* part = this; part->whole_endpoint_ != nullptr; part = part->whole_endpoint_)
+      peer = part->map_(peer);
     return peer;
   }
 
   Transport* transport_;
   Lateness* lateness_;
-  const Endpoint* whole_ = nullptr;
+  const Endpoint* whole_endpoint_ = nullptr;
   RankMap map_{};
   int first_lane_ = 0;
   int lane_count_;
@@ -210,16 +211,16 @@ class Concurrently {
 
   [[nodiscard]] bool await_ready() const { return count_ == 0; }
   bool await_suspend(std::coroutine_handle<> parent) {
-    transport_->branches += static_cast<int>(count_) - 1;
-    join_.running = count_;
+    transport_->running_coroutines += static_cast<int>(count_) - 1;
+    join_.running_tasks = count_;
     for (std::size_t k = 0; k < count_; ++k) tasks_[k].set_join(join_);
     for (std::size_t k = 0; k < count_; ++k) tasks_[k].start();
-    if (join_.running == 0) return false;
+    if (join_.running_tasks == 0) return false;
     join_.parent = parent;
     return true;
   }
   void await_resume() {
-    transport_->branches -= static_cast<int>(count_) - 1;
+    transport_->running_coroutines -= static_cast<int>(count_) - 1;
     for (std::size_t k = 0; k < count_; ++k) tasks_[k].rethrow_if_failed();
   }
 
@@ -229,7 +230,7 @@ class Concurrently {
       : transport_(net.transport_),
         capacity_(static_cast<std::size_t>(n)),
         tasks_(static_cast<Task*>(pool::allocate(capacity_ * sizeof(Task)))),
-        join_{.failure = &net.transport_->branch_failure} {}
+        join_{.failure = &net.transport_->first_coroutine_failure} {}
 
   Transport* transport_;
   std::size_t capacity_;
@@ -246,7 +247,7 @@ Concurrently Endpoint::concurrently(int n, Make&& make) const {
 }
 
 template <class Make>
-Concurrently Endpoint::concurrently_with_peers(int n, Make&& make) const {
+Concurrently Endpoint::concurrently_on_shared_lanes(int n, Make&& make) const {
   return Concurrently(*this, n, std::forward<Make>(make), false);
 }
 

@@ -12,7 +12,7 @@ void Lateness::begin_call() {
   for (auto& known : groups_) {  // no structured binding, of which clang 14 captures no name
     const int ranks = known.first;
     Group& group = known.second;
-    if (group.watchers.empty()) continue;
+    if (group.watcher_counts.empty()) continue;
     pool::List<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);
     const auto seen = [&](int rank) { return group.seen_late[static_cast<std::size_t>(rank)]; };
@@ -21,12 +21,12 @@ void Lateness::begin_call() {
     group.on_time.clear();
     for (std::size_t k = 0; k < order.size(); ++k) {
       const int rank = order[k];
-      const bool is_late = 2 * seen(rank) > group.watchers[static_cast<std::size_t>(rank)];
+      const bool is_late = 2 * seen(rank) > group.watcher_counts[static_cast<std::size_t>(rank)];
       if (!is_late || 2 * k < order.size()) group.on_time.push_back(rank);
     }
     std::ranges::sort(group.on_time);
     group.seen_late.clear();
-    group.watchers.clear();
+    group.watcher_counts.clear();
   }
 }
 
@@ -38,13 +38,13 @@ pool::List<int> Lateness::on_time(int ranks) const {
   return all;
 }
 
-void Lateness::note(const pool::List<int>& seen_late, const pool::List<int>& watchers) {
-  Group& group = groups_[static_cast<int>(watchers.size())];
-  group.seen_late.resize(watchers.size());
-  group.watchers.resize(watchers.size());
-  for (std::size_t rank = 0; rank < watchers.size(); ++rank) {
+void Lateness::note(const pool::List<int>& seen_late, const pool::List<int>& watcher_counts) {
+  Group& group = groups_[static_cast<int>(watcher_counts.size())];
+  group.seen_late.resize(watcher_counts.size());
+  group.watcher_counts.resize(watcher_counts.size());
+  for (std::size_t rank = 0; rank < watcher_counts.size(); ++rank) {
     group.seen_late[rank] += seen_late[rank];
-    group.watchers[rank] += watchers[rank];
+    group.watcher_counts[rank] += watcher_counts[rank];
   }
 }
 

@@ -22,14 +22,14 @@ class Lateness {
   [[nodiscard]] pool::List<int> on_time(int ranks) const;
 
   // Notes for each rank how many others watched it, and how many of these saw it come late.
-  void note(const pool::List<int>& seen_late, const pool::List<int>& watchers);
+  void note(const pool::List<int>& seen_late, const pool::List<int>& watcher_counts);
 
  private:
   // The notes are kept by the number of ranks. That tells the whole communicator from the ranks with one
   // member number on each node. A rank whose number is missing on some node notes nothing, and needs nothing.
   struct Group {
     pool::List<int> seen_late;
-    pool::List<int> watchers;
+    pool::List<int> watcher_counts;
     pool::List<int> on_time;  // empty: nothing is known
   };
   std::map<int, Group> groups_;

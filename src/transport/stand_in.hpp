@@ -17,14 +17,14 @@ namespace offbeat {
 namespace stand_in {
 
 inline constexpr std::uintptr_t mark = std::uintptr_t{1} << 62 | std::uintptr_t{1} << 55;
-inline constexpr std::uintptr_t marks = ~((std::uintptr_t{1} << 54) - 1);
+inline constexpr std::uintptr_t kind_bits = ~((std::uintptr_t{1} << 54) - 1);
 
 // Returns the address of the first byte of vector 0 or 1.
 [[nodiscard]] inline std::byte* address(int vector) {
   return reinterpret_cast<std::byte*>(mark | static_cast<std::uintptr_t>(vector) << 54);
 }
-[[nodiscard]] inline bool is_in(int vector, const void* address) {
-  return (reinterpret_cast<std::uintptr_t>(address) & marks) ==
+[[nodiscard]] inline bool belongs_to(int vector, const void* address) {
+  return (reinterpret_cast<std::uintptr_t>(address) & kind_bits) ==
          reinterpret_cast<std::uintptr_t>(stand_in::address(vector));
 }
 

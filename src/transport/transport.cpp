@@ -13,12 +13,12 @@
 namespace offbeat {
 namespace {
 
-void copy(void* to, const void* from, std::size_t bytes, bool past_cache, bool at_rest = false) {
+void copy(void* to, const void* from, std::size_t bytes, bool past_cache, bool source_is_stable = false) {
   if (to == from) return;
   if (past_cache) {
     copy_past_cache(to, from, bytes);
-  } else if (at_rest) {
-    copy_at_rest(to, from, bytes);
+  } else if (source_is_stable) {
+    copy_stable_source(to, from, bytes);
   } else {
     offbeat::copy(to, from, bytes);
   }
@@ -36,11 +36,11 @@ void Computation::perform() const {
     if (to_shared) {
       copy_to_shared(destination.data, operands[0], destination.bytes());
     } else {
-      copy(destination.data, operands[0], destination.bytes(), past_cache, at_rest);
+      copy(destination.data, operands[0], destination.bytes(), past_cache, source_is_stable);
     }
     return;
   }
-  if (left == 0 && second.data == nullptr) {
+  if (left_operands == 0 && second_destination.data == nullptr) {
     (*reduction)(destination.data, operands.data(), operand_count, destination.count);
     return;
   }
@@ -61,11 +61,12 @@ void Computation::perform() const {
     for (std::size_t k = 1; k < operand_count; ++k) {
       void* to = k + 1 == operand_count ? part.data : partial;
       const void* pair[2] = {sum, at_block(k)};
-      if ((left >> k & 1) != 0) std::swap(pair[0], pair[1]);
+      if ((left_operands >> k & 1) != 0) std::swap(pair[0], pair[1]);
       (*reduction)(to, pair, 2, part.count);
       sum = to;
     }
-    if (second.data != nullptr) copy(second.data + first * second.width, part.data, part.bytes(), past_cache);
+    if (second_destination.data != nullptr)
+      copy(second_destination.data + first * second_destination.width, part.data, part.bytes(), past_cache);
   }
 }
 

@@ -43,12 +43,12 @@ class Transport {
   // Returns false if vectors are phantoms. Scratch memory is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
-  // These serve vectors on a device (node/device_copies.hpp). bring() begins to copy `source` to `place`, if
-  // it is on a device. If copies of the round are under way, ends_round() returns false, and
-  // when_round_ends() resumes `waiter` when they are complete.
-  virtual void bring(const ConstVector& /*source*/, const Vector& /*place*/, bool /*for_next_round*/) {}
-  [[nodiscard]] virtual bool ends_round() { return true; }
-  virtual void when_round_ends(std::coroutine_handle<> /*waiter*/) {}
+  // These serve vectors on a device (node/device_copies.hpp). prefetch() begins to copy `source` to `place`,
+  // if it is on a device. If copies of the round are under way, try_to_end_round() returns false, and
+  // resume_when_round_ends() resumes `waiter` when they are complete.
+  virtual void prefetch(const ConstVector& /*source*/, const Vector& /*place*/, bool /*for_next_round*/) {}
+  [[nodiscard]] virtual bool try_to_end_round() { return true; }
+  virtual void resume_when_round_ends(std::coroutine_handle<> /*waiter*/) {}
 
   // Returns the time in seconds since some fixed moment.
   [[nodiscard]] virtual double now() const;
@@ -63,11 +63,11 @@ class Transport {
 
   // How many coroutines of this rank can run at once. While it is 1, a blocking transport may wait inside
   // start().
-  int branches = 1;
+  int running_coroutines = 1;
 
   // The first failure among several coroutines of this rank. The others may wait for the failed one
   // forever.
-  std::exception_ptr branch_failure;
+  std::exception_ptr first_coroutine_failure;
 };
 
 // A message sent, a message received, or both, as one step of a rank. Ranks are numbered as in the
@@ -85,10 +85,10 @@ struct Transfer {
   Vector incoming{};
 
   std::coroutine_handle<> waiter{};
-  int pending = 0;  // for the transport: how many halves are not complete
+  int pending_halves = 0;  // for the transport: how many halves are not complete
   // For the transport: how far a long vector has travelled, which goes in several messages.
   struct Direction {
-    std::size_t bytes_begun = 0;
+    std::size_t begun_bytes = 0;
     int messages_under_way = 0;
   };
   Direction sending{};
@@ -100,7 +100,7 @@ struct Transfer {
 };
 
 // destination = operand 0 op operand 1 op ..., combined in this order; with a single operand, a copy of it.
-// If `second` is given, the result also goes there.
+// If `second_destination` is given, the result also goes there.
 struct Computation {
   static constexpr std::size_t most_operands = 8;
 
@@ -109,17 +109,18 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
-  std::uint32_t left = 0;  // bit k: operand k goes to the left of the result so far, instead of to the right
-  Vector second{};
-  bool to_shared = false;       // the destination of a copy is shared memory that other ranks have read
-  bool past_cache = false;      // do not keep the destination of the copy (or `second`) in the cache
-  bool at_rest = false;         // no rank writes to the source of the copy, or just behind it
-  bool source_changes = false;  // other ranks may write to the source before the round ends
+  std::uint32_t left_operands =
+      0;  // bit k: operand k goes to the left of the result so far, instead of to the right
+  Vector second_destination{};
+  bool to_shared = false;   // the destination of a copy is shared memory that other ranks have read
+  bool past_cache = false;  // do not keep the destination of the copy (or `second_destination`) in the cache
+  bool source_is_stable = false;  // no rank writes to the source of the copy, or just behind it
+  bool source_changes = false;    // other ranks may write to the source before the round ends
 
   std::coroutine_handle<> waiter{};
 
   void add(const void* operand, bool on_the_left) {
-    left |= static_cast<std::uint32_t>(on_the_left) << operand_count;
+    left_operands |= static_cast<std::uint32_t>(on_the_left) << operand_count;
     operands[operand_count++] = operand;
   }
   // Does the work. Phantoms are left alone.
@@ -134,8 +135,8 @@ struct Computation {
 struct RoundEnd {
   Transport* transport;
 
-  [[nodiscard]] bool await_ready() const { return transport->ends_round(); }
-  void await_suspend(std::coroutine_handle<> waiter) const { transport->when_round_ends(waiter); }
+  [[nodiscard]] bool await_ready() const { return transport->try_to_end_round(); }
+  void await_suspend(std::coroutine_handle<> waiter) const { transport->resume_when_round_ends(waiter); }
   void await_resume() const {}
 };
 

@@ -152,7 +152,7 @@ TEST(GroupTrace, HasTheCallsOfEveryGroup) {
     ASSERT_EQ(found.calls.size(), calls);
     ASSERT_EQ(found.groups.size(), rank == 0 ? 2U : 3U);
     const CommunicatorRecord& world = found.groups[0].record;
-    EXPECT_EQ(world.flags, static_cast<std::uint8_t>(first_of_world));
+    EXPECT_EQ(world.flags, static_cast<std::uint8_t>(has_first_ranks_of_world));
     if (rank == 0) run = found.header.run, identity = world.identity;
     EXPECT_EQ(found.header.run, run);
     EXPECT_EQ(world.identity, identity);

@@ -52,7 +52,7 @@ def sums_by(mpi: Mpi, algorithm: str, elements: int, monkeypatch: pytest.MonkeyP
     job: Job = plan.jobs(choice.install.vendor)[-1]
     assert job.algorithms == [algorithm]
     files = {name: Path("/unused") / name for name in ("output", "arrivals", "cells", "gate")}
-    built = runner.build(job, plan, choice, files, deadline=0)
+    built = runner.job_command(job, plan, choice, files, deadline=0)
     starter, _ = libraries.bench_files(choice.install.family)
     command = built.command[: built.command.index(str(starter))]
     command += [str(mpi.python), str(PROGRAMS / "sum_order.py"), str(elements)]
@@ -88,7 +88,7 @@ def test_an_algorithm_that_the_host_does_not_have(mpi: Mpi) -> None:
     done = execute([*offbeat, "--algorithms", "native(binomial_ring)"], clean_environment(mpi), 60)
     assert done.returncode == 2
     vendor = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}[mpi.kind]
-    names = ", ".join(host_algorithms.known(vendor, "allreduce"))
+    names = ", ".join(host_algorithms.known_names(vendor, "allreduce"))
     assert done.stderr == (
         f"offbeat: native(binomial_ring): {vendor} has no such allreduce; it has: {names}\n"
     )

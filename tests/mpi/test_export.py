@@ -48,7 +48,7 @@ def prepared(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> export_run.Request:
 
 
 def made_for(request: export_run.Request) -> Export:
-    return export_run._maker(request)(request.tables)
+    return export_run._exporter(request)(request.tables)
 
 
 @WITH_NAMES
@@ -57,7 +57,7 @@ def test_the_host_alone_runs_what_is_exported(
     mpi: Mpi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = prepared(mpi, monkeypatch)
-    monkeypatch.setattr(export_check, "_ROUNDS", 2)
+    monkeypatch.setattr(export_check, "_PROBE_ROUNDS", 2)
     made = made_for(request)
     assert made.notes == []
     for name, text in made.files(tmp_path, "a test").items():
@@ -129,7 +129,7 @@ def test_a_file_that_the_host_aborts_on_is_not_written(
         # A number that no algorithm has.
         monkeypatch.setattr(export_openmpi, "_line", lambda collective, least, name: f"{least} 99 0 0")
     with pytest.raises(CommandError, match=r"with the export ended with exit code .*nothing was exported"):
-        export_run.checked(request, tmp_path / "out", lambda what: None)
+        export_run.make_and_check(request, tmp_path / "out", lambda what: None)
     assert list(tmp_path.iterdir()) == []
 
 

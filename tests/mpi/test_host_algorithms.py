@@ -160,8 +160,8 @@ def test_names_are_measured_against_each_other(mpi: Mpi, tmp_path: Path) -> None
 def test_the_names_that_info_lists_are_in_the_list() -> None:
     for version in ("Open MPI 5.0.11", "MPICH 5.0.2"):
         vendor, _, number = version.rpartition(" ")
-        checked = host_algorithms.checked(vendor, number)
+        checked = host_algorithms.checked_names(vendor, number)
         assert checked is not None, version
         for call, names in checked.items():
-            assert set(names) <= set(host_algorithms.known(vendor, call)), f"{version} {call}"
+            assert set(names) <= set(host_algorithms.known_names(vendor, call)), f"{version} {call}"
             assert names, f"{version} {call}"

@@ -19,7 +19,7 @@ logging.getLogger("choreographer").setLevel(logging.CRITICAL)
 
 
 @dataclass
-class Seen:
+class SeenEffect:
     """What a page asked for and complained about, and what scripts in it returned."""
 
     requests: list[str] = field(default_factory=list)
@@ -27,14 +27,14 @@ class Seen:
     returned: list[Any] = field(default_factory=list)
 
 
-def visit(page: Path, ready: str, scripts: Sequence[str], tabs: int = 0) -> Seen:
+def visit(page: Path, ready: str, scripts: Sequence[str], tabs: int = 0) -> SeenEffect:
     """Open a page, wait until ``ready`` is true in it, press Tab some times, run the scripts."""
     with contextlib.redirect_stderr(io.StringIO()):
         return asyncio.run(asyncio.wait_for(_visit(page, ready, scripts, tabs), _LIMIT_S))
 
 
-async def _visit(page: Path, ready: str, scripts: Sequence[str], tabs: int) -> Seen:
-    seen = Seen()
+async def _visit(page: Path, ready: str, scripts: Sequence[str], tabs: int) -> SeenEffect:
+    seen = SeenEffect()
 
     async def on_request(event: Any) -> None:
         seen.requests.append(event["params"]["request"]["url"])

@@ -5,11 +5,11 @@ import pytest
 from fakes import Offbeat
 from offbeat.bench.arrival_patterns import (
     PATTERNS,
-    as_text,
+    delays_as_text,
     file_text,
-    find,
+    find_pattern,
     parse_names,
-    read,
+    read_delays,
     read_rounds,
     rounds_text,
 )
@@ -48,7 +48,7 @@ def test_random_depends_on_the_seed_alone_and_is_uniform() -> None:
 
 
 def test_text_for_the_ranks() -> None:
-    assert as_text(["balanced", "ascending"], 3, 1).splitlines() == [
+    assert delays_as_text(["balanced", "ascending"], 3, 1).splitlines() == [
         "balanced 1",
         "0.000000000 0.000000000 0.000000000",
         "ascending 1",
@@ -64,15 +64,15 @@ def test_unknown_patterns_are_refused_by_name() -> None:
 
 def test_names_with_a_number() -> None:
     for seed in (1, 2):
-        for delays in find("bimodal(3)").rounds(8, seed)[:50]:
+        for delays in find_pattern("bimodal(3)").rounds(8, seed)[:50]:
             assert sorted(delays) == [0] * 5 + [1] * 3
-    assert find("bimodal").rounds(40, 1)[0].count(1) == 2
-    assert find("node_late(4)").rounds(10, 1) == [[0] * 8 + [1] * 2]
+    assert find_pattern("bimodal").rounds(40, 1)[0].count(1) == 2
+    assert find_pattern("node_late(4)").rounds(10, 1) == [[0] * 8 + [1] * 2]
     for name, message in (("bimodal(0)", "at least 1"), ("ring(2)", "unknown"), ("bimodal(x)", "unknown")):
         with pytest.raises(CommandError, match=message):
-            find(name)
+            find_pattern(name)
     with pytest.raises(CommandError, match="there are only 2 ranks"):
-        find("bimodal(3)").rounds(2, 1)
+        find_pattern("bimodal(3)").rounds(2, 1)
 
 
 def test_further_formulas() -> None:
@@ -83,19 +83,19 @@ def test_further_formulas() -> None:
         "node_late": [0, 0, 0, 1, 1],
     }
     for name, delays in expected.items():
-        assert find(name).rounds(5, 1) == [delays]
-    once = find("random_once").rounds(5, 3)
+        assert find_pattern(name).rounds(5, 1) == [delays]
+    once = find_pattern("random_once").rounds(5, 3)
     assert (len(once), max(once[0])) == (1, 1.0)
 
 
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "skew.txt"
     path.write_text(file_text([0, 12.5, 50], "made up") + "\n# the end\n")
-    assert read(path) == [0, 12.5, 50]
-    assert find(str(path)).rounds(3, 1) == [[0, 0.25, 1]]
-    assert as_text([str(path)], 3, 1).splitlines()[1] == "0.000000000 0.250000000 1.000000000"
+    assert read_delays(path) == [0, 12.5, 50]
+    assert find_pattern(str(path)).rounds(3, 1) == [[0, 0.25, 1]]
+    assert delays_as_text([str(path)], 3, 1).splitlines()[1] == "0.000000000 0.250000000 1.000000000"
     with pytest.raises(CommandError, match="is a pattern of 3 ranks, not of 4"):
-        find(str(path)).rounds(4, 1)
+        find_pattern(str(path)).rounds(4, 1)
     for text, message in (
         ("1\nx\n", "line 2: 'x' is not a delay"),
         ("-1\n", "line 1"),
@@ -104,20 +104,20 @@ def test_files(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(CommandError, match=message):
-            read(path)
+            read_delays(path)
     with pytest.raises(CommandError, match="No such file"):
-        find(str(tmp_path / "missing.txt")).rounds(2, 1)
+        find_pattern(str(tmp_path / "missing.txt")).rounds(2, 1)
 
 
 def test_a_file_may_have_several_rounds(tmp_path: Path) -> None:
     path = tmp_path / "calls.txt"
     path.write_text(rounds_text([[0, 10, 20], [40, 0, 30]], "two calls"))
     assert read_rounds(path) == [[0, 10, 20], [40, 0, 30]]
-    assert read(path) == [20, 5, 25], "the means"
-    assert find(str(path)).rounds(3, 1) == [[0, 0.25, 0.5], [1, 0, 0.75]], "all by the latest of all"
+    assert read_delays(path) == [20, 5, 25], "the means"
+    assert find_pattern(str(path)).rounds(3, 1) == [[0, 0.25, 0.5], [1, 0, 0.75]], "all by the latest of all"
     path.write_text("1 2\n3\n")
     with pytest.raises(CommandError, match="line 2: 1 delays; the lines before have 2"):
-        read(path)
+        read_delays(path)
 
 
 def test_the_command_draws_and_writes(offbeat: Offbeat, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_command_draws_and_writes(offbeat: Offbeat, tmp_path: Path) -> None:
     assert len(drawn[2].split()[3]) * 2 == pytest.approx(len(drawn[3].split()[3]), abs=1)
     done = offbeat("pattern", "descending", "-n", "3", "--mif", "20", "--alpha", "1.5us", "-o", "d.txt")
     assert (done.returncode, done.stdout) == (0, "")
-    assert read(tmp_path / "d.txt") == [30, 15, 0]
+    assert read_delays(tmp_path / "d.txt") == [30, 15, 0]
     assert offbeat("pattern", "d.txt", "-o", "-").stdout.splitlines()[1:] == ["30.000", "15.000", "0.000"]
     listed = offbeat("pattern").stdout
     assert all(name in listed for name in PATTERNS)

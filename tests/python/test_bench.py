@@ -103,7 +103,7 @@ def test_segments_are_non_blocking_calls_of_the_host() -> None:
     }
     assert plan.jobs("Intel MPI")[1].variables["I_MPI_ADJUST_IALLREDUCE"] == "4"
     with pytest.raises(CommandError, match="Open MPI has no such iallreduce; it has: ring, binomial"):
-        host_algorithms.check("Open MPI", ["allreduce"], "pipeline(4, native(linear))")
+        host_algorithms.refuse_unknown_names("Open MPI", ["allreduce"], "pipeline(4, native(linear))")
 
 
 def test_a_name_means_the_non_blocking_call_where_that_is_measured() -> None:
@@ -132,7 +132,9 @@ def test_what_may_be_named() -> None:
 
 @pytest.mark.parametrize("vendor", ["Open MPI", "MPICH", "Intel MPI"])
 def test_every_collective_that_is_benchmarked_has_algorithms_of_the_host(vendor: str) -> None:
-    without = [collective for collective in COLLECTIVES if not host_algorithms.known(vendor, collective)]
+    without = [
+        collective for collective in COLLECTIVES if not host_algorithms.known_names(vendor, collective)
+    ]
     # Intel's reference numbers those of reduce_scatter_block and does not name them.
     assert without == (["reduce_scatter_block"] if vendor == "Intel MPI" else [])
 
@@ -215,7 +217,7 @@ def test_a_job_that_fails_says_where(monkeypatch: pytest.MonkeyPatch, script: st
 
 
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_GRACE_S", 0.5)
+    monkeypatch.setattr(runner, "_GRACE_AFTER_DEADLINE_S", 0.5)
     fake_job(monkeypatch, f"open(sys.argv[1], 'w').write({BEGIN!r} + '\\n'); time.sleep(60)")
     began = time.monotonic()
     with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B"):
@@ -239,7 +241,7 @@ def test_what_is_finished_is_kept_and_only_the_rest_is_measured(
         (4, "native"), (4, "pipeline(4, ring)"),
     ]  # fmt: skip
     assert not found.to_json()["complete"]
-    assert not runner.part_of(path).exists()
+    assert not runner.path_of_partial_records(path).exists()
 
     once = "def stop_at(size):\n    assert size == 1024 or sys.argv[3] == 'native(ring)'\n"
     fake_job(monkeypatch, once + MEASURE)
@@ -255,15 +257,15 @@ def test_after_a_kill_the_part_is_joined(tmp_path: Path) -> None:
     new_benchmark().write(path)
     lines = tmp_path / "cells"
     lines.write_text("allreduce 4 balanced 0us 0 0 0\n")
-    arguments = [str(runner.part_of(path)), str(lines), "native"]
+    arguments = [str(runner.path_of_partial_records(path)), str(lines), "native"]
     script = f"import sys, json\n{ALL_IS_WELL}{MEASURE}"
     subprocess.run([sys.executable, "-c", script, *arguments], check=True)
-    with runner.part_of(path).open("a") as file:
+    with runner.path_of_partial_records(path).open("a") as file:
         file.write('{"record": "result", "coll')  # cut by the kill
     found = results.read(path)
-    runner.join_part(found, path)
+    runner.add_results_of_killed_run(found, path)
     assert len(found.results) == 2
-    assert not runner.part_of(path).exists()
+    assert not runner.path_of_partial_records(path).exists()
     assert len(results.read(path).results) == 2
 
 
@@ -422,7 +424,7 @@ def test_interrupted_and_resumed_for_real(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        part = runner.part_of(path)
+        part = runner.path_of_partial_records(path)
         deadline = time.monotonic() + 60
         while not (part.exists() and part.read_bytes().count(b'"result"') >= 2):
             assert process.poll() is None
@@ -458,4 +460,4 @@ def test_interrupted_and_resumed_for_real(
     ],
 )
 def test_the_line_of_a_failed_job_that_says_most(text: str, line: str) -> None:
-    assert rank_processes.what_failed(text) == line
+    assert rank_processes.failure_text(text) == line

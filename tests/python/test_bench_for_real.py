@@ -87,7 +87,7 @@ def test_killed_and_resumed(
 ) -> None:
     """kill -9 leaves no process, and all that was finished; the rest is measured, and nothing twice."""
     path = tmp_path / "b.json"
-    part = runner.part_of(path)
+    part = runner.path_of_partial_records(path)
     with started(path, clean_environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while not (part.exists() and part.read_bytes().count(b'"result"') >= 2):

@@ -47,14 +47,14 @@ def some() -> Benchmark:
 def test_bandwidths_are_those_of_nccl_tests(collective: str, size: int, data: int, on_the_bus: float) -> None:
     """1000 bytes in 10 us are 0.1 GB/s."""
     assert bandwidth.total_bytes(collective, size, 4) == data
-    found = bandwidth.of(result_of("native", 10.0, collective=collective, size=size), 4)
+    found = bandwidth.bandwidth_of_result(result_of("native", 10.0, collective=collective, size=size), 4)
     assert found is not None
     assert found.algorithm == pytest.approx(0.1)
     assert found.bus == pytest.approx(0.1 * on_the_bus)
 
 
 def test_a_barrier_has_no_bandwidth() -> None:
-    assert bandwidth.of(result_of("native", 10.0, collective="barrier", size=0), 4) is None
+    assert bandwidth.bandwidth_of_result(result_of("native", 10.0, collective="barrier", size=0), 4) is None
 
 
 def test_csv_is_tidy() -> None:

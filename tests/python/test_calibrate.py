@@ -21,7 +21,7 @@ from offbeat.calibrate import hockney, machine_file, parameters, probes, regress
 from offbeat.calibrate.hockney import Case
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
-from offbeat.calibrate.regression import Interval, bootstrap, breakpoints, fit, line
+from offbeat.calibrate.regression import Interval, bootstrap, breakpoints, fit, fit_line
 from offbeat.errors import CommandError
 from offbeat.mpi.choice import Choice
 from offbeat.reports.calibration_sheets import too_few_line
@@ -114,7 +114,7 @@ def holds(interval: Interval, truth: float, slack: float = 0.02) -> bool:
 
 def test_the_parameters_of_a_network_come_out() -> None:
     truth = Truth()
-    found = parameters.calibrated(MadeUp(truth, EIGHT).results(16), EIGHT)
+    found = parameters.fit_parameters(MadeUp(truth, EIGHT).results(16), EIGHT)
     assert found.within_node is None
     messages = found.between_nodes
     assert messages is not None
@@ -137,7 +137,7 @@ def test_the_parameters_of_a_network_come_out() -> None:
 
 
 def test_a_parameter_whose_interval_holds_zero_is_left_out_and_named() -> None:
-    found = parameters.calibrated(MadeUp(Truth(handshake=0.0, noise=0.05), EIGHT).results(12), EIGHT)
+    found = parameters.fit_parameters(MadeUp(Truth(handshake=0.0, noise=0.05), EIGHT).results(12), EIGHT)
     assert found.between_nodes is not None
     assert "handshake_us" not in found.between_nodes.overheads
     assert "receive_gap_us" not in found.between_nodes.overheads
@@ -149,18 +149,18 @@ def test_the_limit_of_a_node_comes_from_pairs_at_once() -> None:
     truth = Truth(
         latency=2, send_overhead=0.3, receive_overhead=0.3, handshake=2, rate=10000, longer_rate=10000
     )
-    limited = parameters.calibrated(
+    limited = parameters.fit_parameters(
         MadeUp(replace(truth, node_rate=25000), FOUR_BY_FOUR).results(12), FOUR_BY_FOUR
     )
     assert limited.node_bandwidth_gb_per_s is not None
     assert holds(limited.node_bandwidth_gb_per_s, 25, 0.05)
-    free = parameters.calibrated(MadeUp(truth, FOUR_BY_FOUR).results(12), FOUR_BY_FOUR)
+    free = parameters.fit_parameters(MadeUp(truth, FOUR_BY_FOUR).results(12), FOUR_BY_FOUR)
     assert free.node_bandwidth_gb_per_s is None
     assert [line for line in free.refused if "node_bandwidth_gb_per_s" in line]
 
 
 def test_cores_and_the_memory_that_they_share() -> None:
-    found = parameters.calibrated(
+    found = parameters.fit_parameters(
         MadeUp(Truth(latency=0.3, send_overhead=0.1, receive_overhead=0.1, memory_slowdown=2.0), ONE).results(
             10
         ),
@@ -176,20 +176,20 @@ def test_cores_and_the_memory_that_they_share() -> None:
 
 def test_too_few_rounds_are_refused_in_one_line() -> None:
     with pytest.raises(CommandError, match=r"^the budget was too short: 3 rounds of .* need 6$"):
-        parameters.calibrated(MadeUp(Truth(), EIGHT).results(3), EIGHT)
+        parameters.fit_parameters(MadeUp(Truth(), EIGHT).results(3), EIGHT)
 
 
 def test_one_interrupted_message_does_not_move_a_fit() -> None:
     sizes = np.linspace(1, 1000, 40)
     values = 5 + 0.01 * sizes
     values[3] *= 1000
-    assert fit(line(sizes), values) == pytest.approx([5, 0.01])
+    assert fit(fit_line(sizes), values) == pytest.approx([5, 0.01])
 
 
 def test_coefficients_are_never_negative() -> None:
     sizes = np.linspace(1, 1000, 40)
-    assert fit(line(sizes), 0.01 * sizes + 1e-9 - 1e-4 * (sizes > 500)).min() >= 0
-    falling = fit(line(sizes), 2000 - sizes)
+    assert fit(fit_line(sizes), 0.01 * sizes + 1e-9 - 1e-4 * (sizes > 500)).min() >= 0
+    falling = fit(fit_line(sizes), 2000 - sizes)
     assert falling[1] == 0
 
 
@@ -220,7 +220,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     assert inside >= 33  # 38 on average; without groups it would be about 20
 
 
-@pytest.mark.parametrize("expression", [*hockney.OWN, "native(ring)", "native(nonoverlapping)"])
+@pytest.mark.parametrize("expression", [*hockney.OWN_ALGORITHMS, "native(ring)", "native(nonoverlapping)"])
 def test_hockney_parameters_come_out_of_each_formula(expression: str) -> None:
     formula = hockney.formula_of(expression)
     assert formula is not None
@@ -233,7 +233,7 @@ def test_hockney_parameters_come_out_of_each_formula(expression: str) -> None:
             )
             assert seconds is not None
             cases.append(Case(ranks, size, seconds * 1e6 * random_.gauss(1, 0.01)))
-    found = hockney.fitted(expression, cases, 0.2, 20000)
+    found = hockney.fit_algorithm(expression, cases, 0.2, 20000)
     assert isinstance(found, hockney.Hockney), found
     assert found.latency_us.value == pytest.approx(120, rel=0.05)
     assert found.bandwidth_gb_per_s.value == pytest.approx(0.025, rel=0.05)
@@ -245,17 +245,17 @@ def test_an_algorithm_that_its_formula_does_not_describe_has_large_errors() -> N
     cases = [
         Case(ranks, size, 100.0 + size * ranks**2) for ranks in (2, 4, 8) for size in session.ALGORITHM_SIZES
     ]
-    found = hockney.fitted("ring", cases, 0.2, 20000)
+    found = hockney.fit_algorithm("ring", cases, 0.2, 20000)
     assert isinstance(found, str) or found.largest_error > 0.3
 
 
 def test_an_algorithm_without_latency_is_refused_in_one_line() -> None:
     cases = [Case(ranks, size, size * 0.08) for ranks in (2, 4, 8) for size in session.ALGORITHM_SIZES]
-    assert hockney.fitted("ring", cases, 0.0, LONGEST) == "ring: latency_us: its interval holds 0"
+    assert hockney.fit_algorithm("ring", cases, 0.0, LONGEST) == "ring: latency_us: its interval holds 0"
 
 
 def written(found: Calibrated, algorithms: Sequence[hockney.Hockney] = ()) -> machine.Machine:
-    text = machine_file.text(
+    text = machine_file.machine_file_text(
         found, algorithms, name='the "quoted"', source="a test", vendor="MPICH", level="between_nodes"
     )
     return machine.parse(text, "the file")
@@ -263,7 +263,7 @@ def written(found: Calibrated, algorithms: Sequence[hockney.Hockney] = ()) -> ma
 
 def test_the_machine_file_says_what_was_found_and_the_simulator_reads_it() -> None:
     truth = Truth(longer_rate=40.0)
-    found = parameters.calibrated(MadeUp(truth, EIGHT).results(16), EIGHT)
+    found = parameters.fit_parameters(MadeUp(truth, EIGHT).results(16), EIGHT)
     some = Interval(3.0, 2.0, 4.0)
     read = written(found, [hockney.Hockney("native(ring)", some, some, 0.1, 0.2, 0.99, 20)])
     assert read.name == 'the "quoted"'
@@ -280,12 +280,14 @@ def test_the_machine_file_says_what_was_found_and_the_simulator_reads_it() -> No
 
 
 def test_a_level_that_was_not_measured_says_so() -> None:
-    found = parameters.calibrated(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
-    text = machine_file.text(found, [], name="one", source="", vendor="MPICH", level="within_node")
+    found = parameters.fit_parameters(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
+    text = machine_file.machine_file_text(
+        found, [], name="one", source="", vendor="MPICH", level="within_node"
+    )
     assert "[between_nodes]  # not measured" in text
     read = machine.parse(text, "the file")
     assert read.between_nodes == read.within_node[:1]
-    assert machine_file.advice(found) == (
+    assert machine_file.advice_for_missing_level(found) == (
         "All ranks were on one node: [between_nodes] is a copy of [within_node]. Measure on two nodes, or "
         "edit it, before you simulate several."
     )
@@ -296,21 +298,21 @@ def test_a_level_that_was_not_measured_says_so() -> None:
 
 
 def test_ranks_that_were_alone_on_their_nodes_are_told() -> None:
-    found = parameters.calibrated(MadeUp(Truth(), EIGHT).results(10), EIGHT)
+    found = parameters.fit_parameters(MadeUp(Truth(), EIGHT).results(10), EIGHT)
     assert found.within_node is None
-    advice = machine_file.advice(found)
+    advice = machine_file.advice_for_missing_level(found)
     assert advice is not None
     assert advice.startswith("Each rank was alone on its node: [within_node] is a copy of [between_nodes].")
     read = written(found)
     assert read.warning(64, 1) is None
     assert "messages within a node were not measured" in (read.warning(64, 2) or "")
-    assert machine_file.advice(replace(found, within_node=found.between_nodes)) is None
+    assert machine_file.advice_for_missing_level(replace(found, within_node=found.between_nodes)) is None
 
 
 def test_algorithms_with_too_few_times_are_one_line(tmp_path: Path) -> None:
     made = made_session(tmp_path / "m.json")
     made.goal.algorithms = ["ring", "linear"]
-    found = parameters.calibrated(made.results, EIGHT)
+    found = parameters.fit_parameters(made.results, EIGHT)
     assert session.fit_algorithms(made, found, []) == ([], [], {"ring": 0, "linear": 0})
     assert too_few_line({"ring": 0, "linear": 4}) == (
         "Left out: ring, linear: the budget was too short: 0 to 4 cases each were measured, and a fit needs "
@@ -322,8 +324,10 @@ def test_algorithms_with_too_few_times_are_one_line(tmp_path: Path) -> None:
 def test_a_simulation_between_nodes_that_were_not_measured_warns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = parameters.calibrated(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
-    text = machine_file.text(found, [], name="one", source="", vendor="MPICH", level="within_node")
+    found = parameters.fit_parameters(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
+    text = machine_file.machine_file_text(
+        found, [], name="one", source="", vendor="MPICH", level="within_node"
+    )
     (tmp_path / "one.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
     arguments = ["simulate", "--machine", "one.toml", "--ppn", "2", "--sizes", "8", "--algorithms", "ring"]

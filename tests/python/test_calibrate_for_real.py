@@ -38,7 +38,7 @@ def test_what_was_measured_survives_a_kill_and_becomes_a_machine_file(
     job = subprocess.Popen(
         [sys.executable, "-m", "offbeat", *command, "--budget", "90s"], env=clean_environment, cwd=tmp_path
     )
-    part = runner.part_of(path)
+    part = runner.path_of_partial_records(path)
     wait_for_probes(part, 20)
     job.send_signal(signal.SIGKILL)
     job.wait()
@@ -86,7 +86,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, clean_environment:
     job = subprocess.Popen(
         [*command, "--budget", "90s"], env=clean_environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
-    wait_for_probes(runner.part_of(file.with_suffix(".json")), 5)
+    wait_for_probes(runner.path_of_partial_records(file.with_suffix(".json")), 5)
     job.send_signal(signal.SIGTERM)  # a background job of a shell ignores SIGINT
     _, said = job.communicate(timeout=60)
     assert job.returncode == 130

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
 from made_benches import write
-from offbeat.bench.runner import join_part
+from offbeat.bench.runner import add_results_of_killed_run
 from offbeat.errors import CommandError
 
 
@@ -65,7 +65,7 @@ def test_a_damaged_line_of_a_part(tmp_path: Path, line: bytes) -> None:
     part = tmp_path / "bench.json.part"
     part.write_bytes(json.dumps(RESULT).encode() + b"\n" + line + b"\n")
     with pytest.raises(CommandError) as raised:
-        join_part(benchmark_of(result_of("native")), path)
+        add_results_of_killed_run(benchmark_of(result_of("native")), path)
     assert str(raised.value).startswith(f"{part}, line 2, is damaged")
     assert part.exists()
 

@@ -19,7 +19,7 @@ WELL = RankFacts(0, "n0", "0-1", True, True, True, True, 8 * GIB, 4 * GIB, -1)
 
 
 def check(name: str, *ranks: RankFacts) -> Check:
-    (found,) = [each for each in health.of_ranks(ranks) if each.name == name]
+    (found,) = [each for each in health.checks_of_ranks(ranks) if each.name == name]
     return found
 
 
@@ -28,7 +28,7 @@ def pair(**changed: object) -> list[RankFacts]:
 
 
 def test_all_is_well() -> None:
-    found = health.of_ranks(pair())
+    found = health.checks_of_ranks(pair())
     assert [each.name for each in found] == ["preload", "shared memory", "cores", "locked memory"]
     assert {each.status for each in found} == {Status.ok}
 
@@ -115,4 +115,4 @@ def test_a_busy_machine_is_told_before_measuring(
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
         warn_of_load()
         assert capsys.readouterr().err == (f"offbeat: {said}, so times may be wrong\n" if said else "")
-        assert machine.overload() == (said or None)
+        assert machine.overload_warning() == (said or None)

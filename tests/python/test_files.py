@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
 from offbeat.errors import FAILED, CommandError
-from offbeat.files import held, write_whole
+from offbeat.files import locked_for_writing, write_whole
 from offbeat.rules import rule_files, stored
 
 
@@ -53,7 +53,7 @@ def test_a_second_command_does_not_write_the_same_file(
 ) -> None:
     part = tmp_path / "out.json.part"
     part.write_text("what ranks write now")
-    with held(tmp_path / "out.json"):
+    with locked_for_writing(tmp_path / "out.json"):
         # calibrate measures into the .json beside its machine file
         done = offbeat(*arguments, "out.toml" if arguments[0] == "calibrate" else "out.json", "--force")
     assert done.returncode == FAILED
@@ -62,7 +62,7 @@ def test_a_second_command_does_not_write_the_same_file(
 
 
 def _hold(path: Path, is_held: multiprocessing.synchronize.Event) -> None:
-    with held(path):
+    with locked_for_writing(path):
         is_held.set()
         signal.pause()
 
@@ -74,17 +74,17 @@ def test_a_killed_command_holds_nothing(tmp_path: Path) -> None:
     other = context.Process(target=_hold, args=(path, is_held))
     other.start()
     assert is_held.wait(60)
-    with pytest.raises(CommandError, match="another command writes"), held(path):
+    with pytest.raises(CommandError, match="another command writes"), locked_for_writing(path):
         pass
     other.kill()
     other.join()
-    with held(path):
+    with locked_for_writing(path):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_no_file_can_be_made_nothing_is_held(tmp_path: Path) -> None:
-    with held(tmp_path / "nowhere" / "file"):
+    with locked_for_writing(tmp_path / "nowhere" / "file"):
         pass
 
 

@@ -87,7 +87,7 @@ def test_imports_follow_the_table(path: Path) -> None:
         ("errors.py", "from offbeat import units, trace"),
         ("errors.py", "from . import mpi"),
         ("mpi/install.py", "import offbeat.bench"),
-        ("mpi/install.py", "from offbeat.commands.start import built"),
+        ("mpi/install.py", "from offbeat.commands.start import build_command"),
         ("mpi/__init__.py", "from ..trace.reader import read"),
         ("trace/reader.py", "def read():\n    from offbeat.bench import plan"),
         ("trace/reader.py", "if TYPE_CHECKING:\n    import offbeat.reports.page as page"),

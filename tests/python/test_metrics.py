@@ -143,7 +143,7 @@ def test_nonblocking_calls_are_not_waiting(tmp_path: Path) -> None:
 
 def test_the_time_of_a_message_is_estimated_from_the_fastest_calls(tmp_path: Path) -> None:
     path = iterations(tmp_path, 2, 50, lambda rank, call: 0, duration_ns=3000)
-    alpha = message_time.estimated(metrics.collect(trace.read(path)))
+    alpha = message_time.estimate_message_time(metrics.collect(trace.read(path)))
     assert alpha is not None
     assert alpha(8) == pytest.approx(3100, abs=1)
 
@@ -160,5 +160,5 @@ def test_message_times_of_a_file(tmp_path: Path) -> None:
 
 def test_a_trace_is_a_pattern_to_replay(tmp_path: Path) -> None:
     path = iterations(tmp_path / "run.trace", 4, 10, lambda rank, call: 1000 * rank)
-    assert arrival_patterns.read(path) == [0, 1, 2, 3]
-    assert arrival_patterns.find(str(path)).rounds(4, 1) == [[0, 1 / 3, 2 / 3, 1]]
+    assert arrival_patterns.read_delays(path) == [0, 1, 2, 3]
+    assert arrival_patterns.find_pattern(str(path)).rounds(4, 1) == [[0, 1 / 3, 2 / 3, 1]]

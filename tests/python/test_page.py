@@ -11,7 +11,7 @@ from pathlib import Path
 import browser
 import made_benches
 import pytest
-from browser import Seen
+from browser import SeenEffect
 from choreographer.browsers import Chromium
 from fakes import Offbeat
 from made_traces import iterations
@@ -40,7 +40,7 @@ SCRIPTS = (
 @dataclass
 class Opened:
     page: Path
-    seen: Seen
+    seen: SeenEffect
 
 
 def make_page(folder: Path) -> Path:

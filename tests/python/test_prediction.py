@@ -16,7 +16,7 @@ from offbeat import trace
 from offbeat.__main__ import main
 from offbeat.errors import CommandError
 from offbeat.predict import delays, prediction
-from offbeat.predict.confirmation import Measured, confirm
+from offbeat.predict.confirmation import MeasuredRun, confirm
 from offbeat.predict.prediction import Prediction, nearest
 from offbeat.trace import metrics
 
@@ -190,7 +190,7 @@ def test_measured_runs_confirm_or_do_not(offbeat: Offbeat, tmp_path: Path) -> No
 
 def test_of_several_runs_the_median_counts(tmp_path: Path) -> None:
     (each,) = predicted(program(tmp_path / "run", lambda call: 0), bench(tmp_path / "b.json")).collectives
-    runs = [Measured(Path(), seconds, {"allreduce": name}) for name, seconds in
+    runs = [MeasuredRun(Path(), seconds, {"allreduce": name}) for name, seconds in
             ((QUICK, 3.0), (QUICK, 1.0), (QUICK, 1.2), (OWN, 2.0), ("ring", 9.0))]  # fmt: skip
     found = confirm(each, runs)
     assert found is not None

@@ -18,11 +18,11 @@ from offbeat.trace.stakes import Stakes, Verdict
 
 
 def taken(path: Path) -> Replay:
-    return replay.of_calls(metrics.collect(trace.read(path)))
+    return replay.replay_of_calls(metrics.collect(trace.read(path)))
 
 
 def at_stake(path: Path) -> Stakes:
-    found = stakes.of_calls(metrics.collect(trace.read(path)))
+    found = stakes.stakes_of_calls(metrics.collect(trace.read(path)))
     assert found is not None
     return found
 
@@ -49,11 +49,11 @@ def test_whom_a_rank_needs() -> None:
         (Needs.NOBODY, -1, [3, 1, 9, 4]),
         (Needs.ROOT, -1, [3, 1, 9, 4]),  # the root is not recorded
     ):
-        assert needs.needed(arrival, kind, root).tolist() == [expected], kind
+        assert needs.last_needed_arrival(arrival, kind, root).tolist() == [expected], kind
 
 
 def test_every_collective_has_its_needs() -> None:
-    of = dict(zip(trace.COLLECTIVES, map(Needs, needs.OF_COLLECTIVE), strict=True))
+    of = dict(zip(trace.COLLECTIVES, map(Needs, needs.NEEDS_OF_COLLECTIVE), strict=True))
     nobody = {name for name, kind in of.items() if kind is Needs.NOBODY and name}
     assert nobody == {name for name in trace.COLLECTIVES if name.startswith("neighbor_")}
     assert (of["bcast"], of["gatherv"], of["exscan"]) == (Needs.ROOT, Needs.ALL_AT_ROOT, Needs.LOWER)
@@ -126,8 +126,8 @@ def several_communicators(folder: Path, seed: int, ranks: int = 4, steps: int = 
         name = generator.choice(["allreduce", "bcast", "reduce", "scan", "barrier"])
         root = generator.randrange(len(group)) if name in ("bcast", "reduce") else -1
         arrival = np.array([[clock[rank] + generator.randrange(1000) for rank in group]])
-        kind = int(needs.OF_COLLECTIVE[trace.COLLECTIVES.index(name)])
-        free = needs.needed(arrival, kind, root)[0]
+        kind = int(needs.NEEDS_OF_COLLECTIVE[trace.COLLECTIVES.index(name)])
+        free = needs.last_needed_arrival(arrival, kind, root)[0]
         for place, rank in enumerate(group):
             leave = int(free[place]) + generator.randrange(200)
             files[rank].call(
@@ -153,7 +153,7 @@ def test_with_the_recorded_times_the_run_is_what_it_was(tmp_path: Path, seed: in
 
 def test_some_seed_needs_more_than_the_order_of_the_last_arrivals(tmp_path: Path) -> None:
     calls = [metrics.collect(trace.read(several_communicators(tmp_path / f"{k}", k))) for k in range(6)]
-    orders = [replay.of_calls(each).rows for each in calls]
+    orders = [replay.replay_of_calls(each).rows for each in calls]
     last = [each.table["last"][order] for each, order in zip(calls, orders, strict=True)]
     assert any((np.diff(times) < 0).any() for times in last)
 
@@ -258,5 +258,5 @@ def test_a_trace_without_calls_to_compare_has_no_stakes(tmp_path: Path) -> None:
     made = begun(0, 1)
     made.call(0, START_NS, START_NS + 1)
     path = made.write(tmp_path).parent
-    assert stakes.of_calls(metrics.collect(trace.read(path))) is None
+    assert stakes.stakes_of_calls(metrics.collect(trace.read(path))) is None
     assert taken(path).run().run_ns.tolist() == [1]

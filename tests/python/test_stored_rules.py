@@ -35,7 +35,7 @@ def test_what_is_stored_is_found(home: dict[str, str], tmp_path: Path) -> None:
     path = store(home, ROW)
     assert path.parent == tmp_path / "home" / ".config" / "offbeat" / "rules"
     assert path.name.startswith("openmpi-5.0.9-")
-    assert stored.find("Open MPI", "5.0.9", home) == stored.Found(path)
+    assert stored.find("Open MPI", "5.0.9", home) == stored.StoredRules(path)
     assert rows_in(path) == [" ".join(ROW)]
     other = {**home, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
     assert store(other, ROW).parent == tmp_path / "xdg" / "offbeat" / "rules"
@@ -46,7 +46,7 @@ def test_what_is_stored_is_found(home: dict[str, str], tmp_path: Path) -> None:
 def test_the_users_own_rules_come_first(home: dict[str, str]) -> None:
     store(home, ROW)
     for users in ("my.rules", ""):
-        assert stored.find("Open MPI", "5.0.9", {**home, "OFFBEAT_RULES": users}) == stored.Found()
+        assert stored.find("Open MPI", "5.0.9", {**home, "OFFBEAT_RULES": users}) == stored.StoredRules()
 
 
 def test_rules_of_another_machine_or_version_give_one_warning(
@@ -59,14 +59,14 @@ def test_rules_of_another_machine_or_version_give_one_warning(
     assert f"{path} is for Open MPI 5.0.9 on " in found.warning
     assert ", not for Open MPI 5.0.10 on " in found.warning
     assert "\n" not in found.warning
-    assert stored.find("MPICH", "4.3.1", home) == stored.Found(), "of another MPI nobody needs to hear"
+    assert stored.find("MPICH", "4.3.1", home) == stored.StoredRules(), "of another MPI nobody needs to hear"
     here = stored.fingerprint("Open MPI", "5.0.9")
     for other in (replace(here, processor="Z80"), replace(here, cores=1 + here.cores)):
         monkeypatch.setattr(stored, "fingerprint", lambda mpi, version, other=other: other)
         warning = stored.find("Open MPI", "5.0.9", home).warning
         assert warning is not None
         assert f"not for {other}" in warning
-    assert stored.find("Open MPI", "5.0.9", {}) == stored.Found()
+    assert stored.find("Open MPI", "5.0.9", {}) == stored.StoredRules()
 
 
 def test_stored_rules_with_an_error_are_not_used(home: dict[str, str]) -> None:
@@ -86,7 +86,7 @@ def test_what_else_lies_in_the_folder_is_no_rule(home: dict[str, str], tmp_path:
     (folder / "c.rules").write_bytes(b"\xff\0" * 1000)
     (folder / "d.rules").mkdir()
     os.mkfifo(folder / "e.rules")
-    assert stored.find("MPICH", "4.3.1", home) == stored.Found()
+    assert stored.find("MPICH", "4.3.1", home) == stored.StoredRules()
 
 
 def test_a_later_tuning_adds_to_an_earlier_one(home: dict[str, str]) -> None:

@@ -57,7 +57,7 @@ def test_one_table_for_each_pattern_and_skew_and_collective() -> None:
 def test_factors_that_the_noise_leaves_open_are_marked() -> None:
     text = rendered(benchmark_of(result_of("native", 10.0, spread=2.0), result_of("ring", 5.0, spread=2.0)))
     assert "2.00x?" in text
-    assert table.UNSURE in text
+    assert table.UNSURE_NOTE in text
 
 
 def test_how_much_of_a_call_a_computation_hides() -> None:
@@ -67,7 +67,7 @@ def test_how_much_of_a_call_a_computation_hides() -> None:
     tree = result_of("tree", 3.0, computing_us=10.0, waiting_delays_us=[2.0])
     text = rendered(benchmark_of(native, ring, tree))
     assert [text.count(f" {part}% hidden") for part in (20, 100, 0)] == [1, 1, 1]
-    assert table.HIDDEN[:60] in text
+    assert table.HIDDEN_TIME_NOTE[:60] in text
     only_waiting = rendered(benchmark_of(result_of("native", 8.0, computing_us=0.0, waiting_delays_us=[8.0])))
     assert "% hidden" not in only_waiting
 
@@ -75,10 +75,10 @@ def test_how_much_of_a_call_a_computation_hides() -> None:
 def test_late_starts_and_few_samples_are_marked() -> None:
     text = rendered(benchmark_of(result_of("native", 10.0, on_time=False)))
     assert "10.0 µs ~" in text
-    assert table.LATE in text
+    assert table.LATE_NOTE in text
     text = rendered(benchmark_of(result_of("native", 10.0, count=3)))
     assert "10.0 µs !" in text
-    assert table.CUT in text
+    assert table.CUT_NOTE in text
 
 
 def test_wrong_results_are_loud_and_listed() -> None:

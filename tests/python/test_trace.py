@@ -305,7 +305,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
         calls = metrics.collect(found)
         diagnosis.diagnose(calls).summary
         found.missing, [found.calls(rank) for rank in found.recording]
-        summaries.lateness(calls), summaries.shares(calls), message_time.estimated(calls)
+        summaries.lateness(calls), summaries.shares(calls), message_time.estimate_message_time(calls)
     except CommandError as error:
         assert "\\n" not in str(error), error
     except Exception as error:

@@ -102,7 +102,7 @@ def trained(
 
 
 def found(path: Path) -> horovod.Horovod:
-    known = frameworks.of_calls(metrics.collect(trace.read(path)))
+    known = frameworks.training_of_calls(metrics.collect(trace.read(path)))
     assert isinstance(known, horovod.Horovod)
     return known
 
@@ -281,7 +281,7 @@ def test_other_programs_are_not_taken_for_horovod(tmp_path: Path) -> None:
     for file in made:
         file.write(tmp_path)
     calls = metrics.collect(trace.read(tmp_path))
-    assert frameworks.of_calls(calls) is None
+    assert frameworks.training_of_calls(calls) is None
     assert len(calls.whole) == 200
     assert set(calls.whole["root"].tolist()) == {-1}
 
@@ -315,4 +315,4 @@ def test_a_damaged_number_of_bits_is_no_crash(tmp_path: Path) -> None:
         if data[slot] == 1:
             data[slot + 56 : slot + 60] = b"\xff" * 4
     path.write_bytes(data)
-    frameworks.of_calls(metrics.collect(trace.read(tmp_path)))
+    frameworks.training_of_calls(metrics.collect(trace.read(tmp_path)))

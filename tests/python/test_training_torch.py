@@ -79,7 +79,7 @@ def trained(
 
 
 def found(path: Path) -> PyTorch:
-    known = frameworks.of_calls(metrics.collect(trace.read(path)))
+    known = frameworks.training_of_calls(metrics.collect(trace.read(path)))
     assert isinstance(known, PyTorch)
     return known
 
@@ -180,7 +180,7 @@ def test_advice_is_given_where_the_times_support_it(
 @pytest.mark.parametrize("mpi", ["no MPI", "Open MPI 5.0.11"])
 def test_other_programs_are_not_taken_for_training(tmp_path: Path, mpi: str) -> None:
     trained(tmp_path, 30, lambda rank, step: 0, mpi=mpi)
-    assert frameworks.of_calls(metrics.collect(trace.read(tmp_path))) is None
+    assert frameworks.training_of_calls(metrics.collect(trace.read(tmp_path))) is None
 
 
 def test_without_steps_the_report_is_the_usual_one(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_without_steps_the_report_is_the_usual_one(tmp_path: Path) -> None:
     for _ in range(100):
         begin = made.call([begin, begin + 1], size=4 * dice.randrange(1, 1 << 20))
     made.write(tmp_path)
-    assert frameworks.of_calls(metrics.collect(trace.read(tmp_path))) is None
+    assert frameworks.training_of_calls(metrics.collect(trace.read(tmp_path))) is None
 
 
 def test_the_report_in_all_its_forms(tmp_path: Path, offbeat: Offbeat) -> None:

@@ -198,7 +198,7 @@ def test_ranks_that_start_slower_than_the_budget_allows_are_named(
 
     monkeypatch.setattr(runner, "run_job", run_job)
     monkeypatch.setattr(
-        "offbeat.machine.overload", lambda: "the load of this host is 9.0, more than twice its 2 CPUs"
+        "offbeat.machine.overload_warning", lambda: "the load of this host is 9.0, more than twice its 2 CPUs"
     )
     words = r"did not start within \d s of a budget of 0\.5 s \(the load .* 2 CPUs\); give a longer --budget"
     with pytest.raises(CommandError, match=words):
@@ -287,7 +287,7 @@ def test_the_budget_is_kept_although_a_job_hangs(monkeypatch: pytest.MonkeyPatch
     ]
     assert {decision.algorithm for decision in decide(made)} == {"bine"}
     assert seen
-    assert not runner.part_of(made.path).exists()
+    assert not runner.path_of_partial_records(made.path).exists()
 
 
 def test_a_budget_that_is_spent_leaves_the_rest_for_later(
@@ -346,11 +346,11 @@ def test_nothing_that_was_measured_is_lost_in_a_kill(monkeypatch: pytest.MonkeyP
             for pattern in ("balanced",)
         ),
     ]
-    with runner.part_of(path).open("a") as part:
+    with runner.path_of_partial_records(path).open("a") as part:
         part.write("\n".join(map(json.dumps, lines)) + '\n{"record": "resu')
     again = course.read(path)
     assert again.take_part() == 3
-    assert not runner.part_of(path).exists()
+    assert not runner.path_of_partial_records(path).exists()
     assert again.was_measured(Cell("allreduce", 8, "balanced", "0us"), "bine", 0)
     assert len(results.read(path).results) == 3
     bench = MadeBench(table({"bine": 5.0}, 10.0))
@@ -459,7 +459,7 @@ def test_the_rules_choose_what_won(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     made = tuned(monkeypatch, MadeBench(truth), tmp_path / "t.json", sizes=[8, 1024, 65536])
     found = rows_of(decide(made), [8, 1024, 65536])
     path = tmp_path / "my.rules"
-    lines = spelling.lines([row.fields() for row in found], [row.reason("2026-11-26") for row in found])
+    lines = spelling.rule_lines([row.fields() for row in found], [row.reason("2026-11-26") for row in found])
     path.write_text("\n".join(lines) + "\n")
     rules = rule_files.without_errors(str(path))
     chosen = [candidates.in_force("allreduce", size, ONE_NODE, rules) for size in (8, 1024, 65536, 1 << 20)]

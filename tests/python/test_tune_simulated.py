@@ -56,7 +56,7 @@ def test_a_host_has_an_algorithm_for_every_call(host: str, collective: str) -> N
     for nodes in (2, 3, 8, 9, 16, 17, 100, 128, 129, 513, 1024, 2049, 4096, 65536):
         for ppn in (1, 2, 16):
             for size in (0, 1, 64, 1024, 2048, 2049, 65536, 1 << 20, 1 << 30):
-                found = hosts.default(host, collective, Shape(nodes, ppn), size)
+                found = hosts.default_algorithm(host, collective, Shape(nodes, ppn), size)
                 assert found, f"{nodes} x {ppn}, {size} bytes"
                 assert all(alternative for alternative in found)
 
@@ -64,7 +64,8 @@ def test_a_host_has_an_algorithm_for_every_call(host: str, collective: str) -> N
 def test_hosts_decide_as_published() -> None:
     def texts(host: str, collective: str, nodes: int, ppn: int, size: int) -> list[str]:
         return [
-            " then ".join(map(str, each)) for each in hosts.default(host, collective, Shape(nodes, ppn), size)
+            " then ".join(map(str, each))
+            for each in hosts.default_algorithm(host, collective, Shape(nodes, ppn), size)
         ]
 
     # SMPI's selector runs these for 1024 ranks.
@@ -169,7 +170,7 @@ def test_a_choice_beats_the_host_everywhere(nodes: tuple[int, ...], size: int) -
                     mine = place.last_delays_us((Phase("all", "allreduce", name),), size, arrivals)
                     theirs = [
                         place.last_delays_us(other, size, arrivals)
-                        for other in hosts.default(host, "allreduce", Shape(count, 1), size)
+                        for other in hosts.default_algorithm(host, "allreduce", Shape(count, 1), size)
                     ]
                     assert mine[0] <= min(theirs)[0], f"{name} and {host} on {each.name}, {count} nodes"
 

@@ -99,7 +99,7 @@ double by_offbeat(const Case& each, const std::string& text) {
   const PhantomCalls calls(Collective::allreduce, each.bytes, each.ranks());
   Simulator simulator(each.ranks(), network, {.phantom = true});
   return simulator
-      .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
+      .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
       .last_exit;
 }

@@ -31,7 +31,7 @@ def test_a_rank_that_is_late_by_20_ms_is_named(way: str, how: str, late: int, tm
     arguments = (way, how, str(late), "20", str(STEPS))
     ranks = jobs.start("slow_rank.py", 2, *arguments, settings={"OFFBEAT_TRACE": str(folder)})
     jobs.all_right(ranks)
-    known = frameworks.of_calls(metrics.collect(trace.read(folder)))
+    known = frameworks.training_of_calls(metrics.collect(trace.read(folder)))
     assert known is not None
     assert (known.framework, known.steps) == ({"ddp": "DDP", "fsdp2": "FSDP"}[way], STEPS)
     slow = max(known.slow, key=lambda each: each.late_ns * each.late_steps)

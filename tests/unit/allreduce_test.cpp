@@ -71,7 +71,7 @@ class EveryAlgorithm : public testing::TestWithParam<std::tuple<std::string, int
 TEST_P(EveryAlgorithm, IsExactAndHasTheSameBitsEverywhere) {
   const auto& [text, ranks] = GetParam();
   const Expression expression = parse_expression(Collective::allreduce, text);
-  if (const std::string reason = expression.unsuitable({ranks}); !reason.empty()) {
+  if (const std::string reason = expression.why_unsuitable({ranks}); !reason.empty()) {
     // A grid may need more ranks, and a late rank has to be there. That is said before a message is sent.
     EXPECT_NE(reason.find("needs at least"), std::string::npos);
     EXPECT_LT(ranks, text.find("grid") != std::string::npos ? 16 : 3);
@@ -136,7 +136,9 @@ class Cost : public Hockney {
     const PhantomCalls calls(Collective::allreduce, bytes, ranks);
     std::vector<double> arrivals(static_cast<std::size_t>(ranks));
     arrivals[static_cast<std::size_t>(late)] = 1;
-    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    const auto make = [&](int rank, Endpoint net) {
+      return carry_out(net, calls.call_of_rank(rank), expression);
+    };
     return simulator.run(make, arrivals, expression.lanes()).last_delay();
   }
 };
@@ -282,7 +284,9 @@ TEST_F(ArrivalOwners, PhantomsLearn) {
   for (const int ranks : {5, 70}) {
     Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
     const PhantomCalls calls(Collective::allreduce, 1 << 22, ranks);
-    const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+    const auto make = [&](int rank, Endpoint net) {
+      return carry_out(net, calls.call_of_rank(rank), expression);
+    };
     std::vector<double> arrivals(static_cast<std::size_t>(ranks));
     arrivals[3] = 0.1;
     const double first = simulator.run(make, arrivals, expression.lanes()).last_delay();
@@ -306,7 +310,9 @@ TEST_F(ArrivalOwners, ShortBlocksAreCutOnceSomebodyIsLate) {
   constexpr std::size_t bytes = 1 << 19;
   Simulator simulator(ranks, fast, {.phantom = true, .learns = true});
   const PhantomCalls calls(Collective::allreduce, bytes, ranks);
-  const auto make = [&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); };
+  const auto make = [&](int rank, Endpoint net) {
+    return carry_out(net, calls.call_of_rank(rank), expression);
+  };
   std::vector<double> arrivals(ranks);
   arrivals[5] = 0.1;
   simulator.run(make, arrivals, expression.lanes());
@@ -331,8 +337,9 @@ TEST_F(ArrivalOwners, NearlyHalfOfTheRanksMayBeLateWhicheverTheyAre) {
     std::vector<double> arrivals(ranks);
     std::fill_n(arrivals.begin() + first, late, 0.1);
     for (int call = 0; call < 3; ++call) {
-      simulator.run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); },
-                    arrivals, expression.lanes());
+      simulator.run(
+          [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+          arrivals, expression.lanes());
       simulator.lateness(0).begin_call();
       const auto on_time = simulator.lateness(0).on_time(ranks);
       EXPECT_EQ(on_time.size(), ranks - late);

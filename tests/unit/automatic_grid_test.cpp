@@ -172,11 +172,11 @@ TEST(AutomaticGrid, IsRefusedWhereItCannotChoose) {
 }
 
 TEST(AutomaticGrid, CannotRunWithoutAPlan) {
-  EXPECT_EQ(automatic().unsuitable({.ranks = 8, .nodes = 8}), "has no shape here");
+  EXPECT_EQ(automatic().why_unsuitable({.ranks = 8, .nodes = 8}), "has no shape here");
 }
 
 Plan plan_of(const Expression& expression, const Placement& placement, const Machine& machine) {
-  const FixedChoice fixed{&expression, "OFFBEAT_ALLREDUCE"};
+  const UserChoice fixed{&expression, "OFFBEAT_ALLREDUCE"};
   return make_plan(Collective::allreduce, {.placement = placement, .fixed = &fixed, .machine = &machine});
 }
 
@@ -185,7 +185,7 @@ TEST(AutomaticGrid, IsInAPlanWhatCostsLeastForEachLength) {
   const Placement placement{.ranks = 100, .nodes = 100};
   const Plan plan = plan_of(automatic(), placement, machine);
   ASSERT_GT(plan.rows.size(), 2U);
-  EXPECT_EQ(plan.rows.back().bytes.most, any_length);
+  EXPECT_EQ(plan.rows.back().bytes.most, max_length);
   bool has_grid = false;
   for (std::size_t k = 0; k < plan.rows.size(); ++k) {
     const PlanRow& row = plan.rows[k];
@@ -240,7 +240,8 @@ TEST(AutomaticGrid, StopsWhereItsRuleDoes) {
 TEST(AutomaticGrid, AsAPartHasTheRanksAndBytesOfThePart) {
   const Machine machine = parse_machine("my.toml", small_machine);
   const auto resolved = [&](const char* text, const Placement& placement, std::size_t bytes) {
-    return choose_grids_in(*interned_expression(Collective::allreduce, text), machine, placement, bytes)
+    return replace_automatic_grids(*interned_expression(Collective::allreduce, text), machine, placement,
+                                   bytes)
         .text();
   };
   const Placement nodes{.ranks = 64, .nodes = 64};
@@ -264,7 +265,7 @@ TEST(AutomaticGrid, RunsOnAnyNumberOfRanks) {
       const Placement placement{.ranks = ranks, .nodes = ranks / per_node};
       for (const std::size_t bytes : {0, 8, 100'000, 10'000'000}) {
         const ChosenGrid grid = choose_grid(machine, placement, bytes);
-        EXPECT_EQ(parse_expression(Collective::allreduce, grid.expression).unsuitable(placement), "")
+        EXPECT_EQ(parse_expression(Collective::allreduce, grid.expression).why_unsuitable(placement), "")
             << ranks << ": " << grid.expression;
       }
     }
@@ -297,11 +298,11 @@ TEST(AutomaticGrid, RanksCompareTheirMachines) {
   Selection none;
   Selection mine;
   Selection other;
-  mine.start_with(parse_machine("a", small_machine));
-  other.start_with(parse_machine("a", with("handshake_us = 1")));
-  EXPECT_EQ(none.hash_of_users_rules(), 0U);
-  EXPECT_NE(mine.hash_of_users_rules(), 0U);
-  EXPECT_NE(mine.hash_of_users_rules(), other.hash_of_users_rules());
+  mine.set_initial_choice(parse_machine("a", small_machine));
+  other.set_initial_choice(parse_machine("a", with("handshake_us = 1")));
+  EXPECT_EQ(none.hash_of_user_rules(), 0U);
+  EXPECT_NE(mine.hash_of_user_rules(), 0U);
+  EXPECT_NE(mine.hash_of_user_rules(), other.hash_of_user_rules());
 }
 
 }  // namespace

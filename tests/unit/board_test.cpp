@@ -234,7 +234,7 @@ TEST(SimulatedBoard, RanksWaitForTheLastOne) {
   const std::vector<double> arrivals{0, 0, 1, 0};
   const auto waits = simulator.run([&](int, Endpoint net) { return tree(net, vectors); }, arrivals).waits;
   for (const std::size_t rank : {0u, 1u, 3u}) {
-    EXPECT_EQ(waits[rank].longest_for, 2);
+    EXPECT_EQ(waits[rank].cause_of_longest, 2);
     EXPECT_NEAR(waits[rank].longest, 1, 1e-3);
   }
   EXPECT_LT(waits[2].seconds, 1e-3);
@@ -663,7 +663,7 @@ Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
   for (broadcast.root = 0; broadcast.root < net.size; ++broadcast.root) {
     for (std::size_t k = 0; k < call.input.count; ++k) {
       const Vector element = mine.vector().slice(k, 1);
-      co_await run_in_rounds(net, broadcast.with(element, theirs.vector()), 1, broadcast_round);
+      co_await run_in_rounds(net, broadcast.with_vectors(element, theirs.vector()), 1, broadcast_round);
       const ConstVector got =
           broadcast.root == net.rank ? ConstVector(element) : ConstVector(theirs.vector());
       const Vector result = call.output.slice(k, 1);
@@ -705,10 +705,10 @@ Task between_barriers(Endpoint net, Call call, const Expression& self) {
 
 TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
   const Algorithm algorithm = allreduce_on_board("between_barriers", between_barriers);
-  const Algorithm& at_once = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
-  Algorithm in_tree = at_once;
+  const Algorithm& concurrent_ranks = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
+  Algorithm in_tree = concurrent_ranks;
   in_tree.immediate = &immediate_tree<TreeForm<Collective::barrier, 1>>;
-  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&at_once, &in_tree}) {
+  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&concurrent_ranks, &in_tree}) {
     for (const int ranks : {2, 3}) {
       Expression expression;
       expression.algorithm = &algorithm;
@@ -882,7 +882,7 @@ const Immediate* for_many(Collective collective) {
     case Collective::scatter:
       return &immediate_tree<TreeForm<Collective::scatter, 1>>;
     default:
-      return expression_on_board(collective).algorithm->immediate->beyond;
+      return expression_on_board(collective).algorithm->immediate->for_more_ranks;
   }
 }
 

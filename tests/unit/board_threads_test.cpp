@@ -139,8 +139,8 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
       std::vector<std::byte> vector(count * width);
       const Call args{
           Collective::allreduce, {vector.data(), count, width}, {vector.data(), count, width}, &nothing};
-      for (const int at_once : {1, 2, 3}) {
-        Task task = run_in_rounds(net, args, at_once, look);
+      for (const int concurrent_ranks : {1, 2, 3}) {
+        Task task = run_in_rounds(net, args, concurrent_ranks, look);
         task.start();
         ASSERT_TRUE(task.done());
         task.rethrow_if_failed();
@@ -217,7 +217,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
       const std::size_t count = random % 4 == 0 ? hash(k, 1001) % (most_elements + 1) : hash(k, 1001) % 1025;
       const bool in_place = random % 8 < 4;
       const Expression& expression = expressions[random / 8 % expressions.size()];
-      board.at_once = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
+      board.concurrent_ranks = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
       const bool runs_to_its_end =
           random >> 31 != 0 &&
           is_immediate(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t));
@@ -292,12 +292,12 @@ TEST(BoardOfManyThreads, GivesTheRightResults) {
       for (std::uint32_t k = 0; k < collectives; ++k) {
         // Equal on all ranks.
         const Collective collective = kinds[hash(k, 1) % std::size(kinds)];
-        const int root = facts(collective).has_root ? static_cast<int>(hash(k, 2) % p) : 0;
-        const Roles who = roles(collective);
+        const int root = facts_of(collective).has_root ? static_cast<int>(hash(k, 2) % p) : 0;
+        const Roles who = roles_of(collective);
         const bool gets_blocks = collective == Collective::allgather || collective == Collective::gather;
-        const bool has_blocks = gets_blocks || who.is_personal;
+        const bool has_blocks = gets_blocks || who.is_personalised;
         const std::size_t count = 1 + hash(k, 3) % (has_blocks ? 40 : 1000);
-        std::vector<std::uint32_t> input(count * (who.is_personal ? p : 1));
+        std::vector<std::uint32_t> input(count * (who.is_personalised ? p : 1));
         std::vector<std::uint32_t> output(count * (gets_blocks ? p : 1));
         for (std::size_t i = 0; i < input.size(); ++i) input[i] = value(k, rank, i);
         if (collective == Collective::bcast && rank == root) output = input;
@@ -329,12 +329,13 @@ TEST(BoardOfManyThreads, GivesTheRightResults) {
         if (collective != Collective::barrier && who.takes(rank, root)) {
           for (std::size_t i = 0; i < output.size(); ++i) {
             std::uint32_t expected = 0;
-            if (facts(collective).has_operation) {
+            if (facts_of(collective).has_operation) {
               for (int each = 0; each < ranks; ++each) expected += value(k, each, i);
             } else if (gets_blocks) {
               expected = value(k, static_cast<int>(i / count), i % count);
             } else {
-              expected = value(k, root, i + (who.is_personal ? static_cast<std::size_t>(rank) * count : 0));
+              expected =
+                  value(k, root, i + (who.is_personalised ? static_cast<std::size_t>(rank) * count : 0));
             }
             is_right = is_right && output[i] == expected;
           }

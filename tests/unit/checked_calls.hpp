@@ -128,8 +128,8 @@ class CheckedCalls {
 
   [[nodiscard]] OfRank& of(int rank) { return of_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const OfRank& of(int rank) const { return of_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool combines() const { return facts(what_.collective).has_operation; }
-  [[nodiscard]] bool takes(int rank) const { return roles(what_.collective).takes(rank, what_.root); }
+  [[nodiscard]] bool combines() const { return facts_of(what_.collective).has_operation; }
+  [[nodiscard]] bool takes(int rank) const { return roles_of(what_.collective).takes(rank, what_.root); }
   [[nodiscard]] std::size_t p() const { return per_rank_; }
 
   // Elements that `from` gives to `to`; some are 0.
@@ -225,9 +225,9 @@ class CheckedCalls {
   // Element k of what `from` gives to `to`.
   [[nodiscard]] Bits value(int from, int to, std::size_t k) const {
     const auto of_giver = static_cast<Bits>(from + 1) * 1009 + what_.origin;
-    return of_giver + static_cast<Bits>(is_personal() ? to * 65537 : 0) + static_cast<Bits>(k) * 13;
+    return of_giver + static_cast<Bits>(is_personalised() ? to * 65537 : 0) + static_cast<Bits>(k) * 13;
   }
-  [[nodiscard]] bool is_personal() const {
+  [[nodiscard]] bool is_personalised() const {
     switch (what_.collective) {
       case Collective::scatter:
       case Collective::alltoall:
@@ -248,7 +248,7 @@ class CheckedCalls {
     std::fill_n(mine.output.begin() + static_cast<std::ptrdiff_t>(guard + mine.output_count), guard,
                 guard_value);
     mine.input.assign(in_memory + 2 * guard, guard_value);
-    if (is_personal()) {
+    if (is_personalised()) {
       for (int to = 0; to < ranks_ && in_memory > 0; ++to) {
         const std::size_t begin =
             mine.send_counts.empty()
@@ -318,8 +318,8 @@ class CheckedCalls {
         break;
       case Collective::allgatherv: {
         const OfRank& mine = of(rank);
-        call.input =
-            BlockList{mine.receive_counts.data(), mine.receive_begins.data()}.of(call.output, rank, ranks_);
+        call.input = BlockList{mine.receive_counts.data(), mine.receive_begins.data()}.block_of(call.output,
+                                                                                                rank, ranks_);
         break;
       }
       default:
@@ -347,7 +347,7 @@ class CheckedCalls {
     std::vector<Bits> expected;
     if (of(rank).result.empty()) return expected;
     if (combines()) {
-      const int block = is_personal() ? rank : 0;
+      const int block = is_personalised() ? rank : 0;
       const int givers = what_.collective == Collective::scan     ? rank + 1
                          : what_.collective == Collective::exscan ? rank
                                                                   : ranks_;
@@ -415,7 +415,7 @@ inline bool works_in_place(Collective collective, const Expression& expression) 
 
 // Every root where there are up to 17 ranks, five of them where there are more.
 inline std::vector<int> roots_of(Collective collective, int ranks) {
-  if (!facts(collective).has_root) return {0};
+  if (!facts_of(collective).has_root) return {0};
   std::vector<int> roots;
   for (int root = 0; root < ranks; ++root) {
     const bool is_taken = ranks <= 17 || root < 2 || root == ranks / 2 || root >= ranks - 2;
@@ -428,7 +428,7 @@ inline std::vector<int> roots_of(Collective collective, int ranks) {
 // throws where messages are lost or ranks wait for ever.
 inline void expect_right_calls(Collective collective, const Expression& expression, int ranks,
                                Network network = awkward_network(), std::size_t board_window_bytes = 0) {
-  const bool combines = facts(collective).has_operation;
+  const bool combines = facts_of(collective).has_operation;
   for (const std::size_t count : {0, 1, 2, 7, 100, 700, 3000, 9000}) {
     if (count == 700 && ranks > 17) continue;
     // Several rounds.

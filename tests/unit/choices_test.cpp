@@ -52,7 +52,7 @@ std::string text_of(const std::vector<PlanRow>& rows) {
     if (k + 1 < rows.size() && have_equal_expressions(rows[k], rows[k + 1])) continue;
     const std::size_t most = rows[k].bytes.most;
     text += (text.empty() ? "" : "; ") + (least == 0 ? "" : std::to_string(least)) + ".." +
-            (most == any_length ? "" : std::to_string(most)) + " " + algorithms;
+            (most == max_length ? "" : std::to_string(most)) + " " + algorithms;
     least = most + 1;
   }
   return text;
@@ -109,7 +109,7 @@ std::string all_choices() {
     for (const bool board : {true, false}) {
       const auto found = choices_of(selection, board);
       for (std::size_t k = 0; k < collectives.size(); ++k) {
-        if (!served.contain(collective_at(k))) continue;
+        if (!served_collectives.contain(collective_at(k))) continue;
         for (const auto& [nodes, by_ppn] : in_ranges(nodes_looked_at, found[k])) {
           for (const auto& [ppn, text] : by_ppn) {
             const Key key{{std::string(name_of(collective_at(k))) + (board ? " board " : " no_board ") +

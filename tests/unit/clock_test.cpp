@@ -125,7 +125,7 @@ struct Outcome {
 };
 
 Outcome synchronised(World& world, const std::vector<std::uint64_t>& hosts, Method method = Method::hca3,
-                     Effort effort = {}) {
+                     MeasuringEffort effort = {}) {
   const std::size_t ranks = world.clocks.size();
   std::vector<double> ends(ranks);
   Outcome outcome{.models = std::vector<Model>(ranks)};
@@ -180,7 +180,7 @@ TEST_P(Synchronise, AgreesToUnder5MicrosecondsAcrossANetworkOf100) {
 
 TEST_P(Synchronise, AgreesToUnder1MicrosecondThroughSharedMemory) {
   World world(planted(GetParam(), 20), {.forth_ns = 150, .back_ns = 150, .noise_ns = 100});
-  const Effort effort{.least_ns = 200'000};
+  const MeasuringEffort effort{.least_ns = 200'000};
   EXPECT_LT(synchronised(world, own_hosts(GetParam()), Method::hca3, effort).error_ns(world), 1000);
 }
 
@@ -248,14 +248,14 @@ TEST(Clock, OneRankOfEachHostMeasuresForAll) {
 TEST(Clock, OwnTimeIsTheInverseOfGlobalTime) {
   const Model model{.source = Source::hca3, .at = 5'000'000'000, .offset = -123'456'789, .slope = 4e-5};
   for (const Nanoseconds own : {Nanoseconds{0}, Nanoseconds{5'000'000'000}, Nanoseconds{900'000'000'000}}) {
-    EXPECT_NEAR(static_cast<double>(model.to_own(model.to_global(own)) - own), 0, 1);
+    EXPECT_NEAR(static_cast<double>(model.to_local(model.to_global(own)) - own), 0, 1);
   }
 }
 
 TEST(Clock, TwoSynchronisationsGiveTheSlopeBetween) {
   Model begin{.source = Source::hca3, .at = 0, .offset = 1000, .slope = 1e-3};
   Model end{.source = Source::hca3, .at = 1'000'000'000, .offset = 21'000};
-  join(begin, end);
+  share_slope(begin, end);
   for (const Nanoseconds own : {0, 250'000'000, 1'000'000'000}) {
     EXPECT_EQ(begin.to_global(own), own + 1000 + own / 50'000);
     EXPECT_EQ(end.to_global(own), begin.to_global(own));

@@ -43,7 +43,7 @@ std::vector<Named> in_pipelines() {
     for (const char* beginning : {"pipeline(4, ", "pipeline(100B, ", "pipeline(2, pipeline(3, "}) {
       std::string text = beginning + name;
       text.append(static_cast<std::size_t>(std::ranges::count(text, '(')), ')');
-      if (parse_expression(collective, text).unsuitable({.ranks = 2}).empty())
+      if (parse_expression(collective, text).why_unsuitable({.ranks = 2}).empty())
         all.emplace_back(collective, text);
     }
   }
@@ -56,7 +56,7 @@ TEST_P(EveryExchange, IsRight) {
   const auto& [named, ranks] = GetParam();
   const auto& [collective, text] = named;
   const Expression expression = parse_expression(collective, text);
-  ASSERT_EQ(expression.unsuitable({ranks}), "");
+  ASSERT_EQ(expression.why_unsuitable({ranks}), "");
   expect_right_calls(collective, expression, ranks);
 }
 

@@ -40,7 +40,8 @@ TEST_P(Copy, MovesAllBytesAndNoOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Copy, testing::Values(copy, copy_at_rest, copy_to_shared, copy_past_cache));
+INSTANTIATE_TEST_SUITE_P(All, Copy,
+                         testing::Values(copy, copy_stable_source, copy_to_shared, copy_past_cache));
 
 }  // namespace
 }  // namespace offbeat

@@ -49,7 +49,7 @@ double simulated(Collective collective, const Expression& expression, Shape shap
   const PhantomCalls calls(collective, bytes, shape.ranks());
   Simulator simulator(shape.ranks(), network, {.phantom = true});
   return simulator
-      .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
+      .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
       .last_exit;
 }
@@ -74,14 +74,14 @@ struct Worst {
 Worst compare(Collective collective, const std::string& text, Ranks kind, Sends sends,
               const std::vector<Shape>& shapes) {
   const Expression expression = parse_expression(collective, text);
-  const auto model = CostModel::of(collective, expression);
+  const auto model = CostModel::for_expression(collective, expression);
   if (!model) throw std::runtime_error(text + " has no formula");
   const std::size_t eager_bytes = sends == Sends::eager ? std::size_t{1} << 40 : 0;
   Worst worst;
   for (const Shape shape : shapes) {
     const int p = shape.ranks();
     if (std::has_single_bit(static_cast<unsigned>(p)) != (kind == Ranks::powers_of_two)) continue;
-    if (!expression.unsuitable({.ranks = p, .nodes = shape.nodes}).empty()) continue;
+    if (!expression.why_unsuitable({.ranks = p, .nodes = shape.nodes}).empty()) continue;
     for (const std::size_t elements : {1, 16, 1024, 65536}) {
       const std::size_t bytes = 4 * elements * (has_blocks(collective) ? 1 : static_cast<std::size_t>(p));
       for (const Costs& cost : costs) {
@@ -256,7 +256,7 @@ TEST(CostText, HasTheOverheadsOfCores) {
            Fan{alltoall, "linear", {5, 30}},
        }) {
     const Expression expression = parse_expression(collective, text);
-    const auto model = CostModel::of(collective, expression);
+    const auto model = CostModel::for_expression(collective, expression);
     ASSERT_TRUE(model) << text;
     Worst worst;
     for (const int p : {2, 4, 16, 64}) {
@@ -272,8 +272,9 @@ TEST(CostText, HasTheOverheadsOfCores) {
           Simulator simulator(p, network, {.phantom = true});
           const double time =
               simulator
-                  .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
-                       expression.lanes())
+                  .run([&](int rank,
+                           Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+                       {}, expression.lanes())
                   .last_exit;
           const double predicted = (*model)({.ranks = p,
                                              .bytes = static_cast<double>(bytes),
@@ -303,7 +304,7 @@ TEST(CostText, HasTheOverheadsOfCores) {
 TEST(CostText, AfterTheLateRank) {
   for (const char* text : {"ring_prereduced(3)", "straggler(3)"}) {
     const Expression expression = parse_expression(allreduce, text);
-    const auto model = CostModel::of(allreduce, expression);
+    const auto model = CostModel::for_expression(allreduce, expression);
     ASSERT_TRUE(model) << text;
     for (const int p : {4, 5, 8, 13, 16, 32}) {
       for (const std::size_t elements : {16, 1024, 65536}) {
@@ -318,7 +319,8 @@ TEST(CostText, AfterTheLateRank) {
           Simulator simulator(p, network, {.phantom = true});
           const double time =
               simulator
-                  .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); },
+                  .run([&](int rank,
+                           Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
                        arrivals, expression.lanes())
                   .last_delay();
           const double predicted = (*model)({.ranks = p,
@@ -339,7 +341,7 @@ TEST(CostText, OfAHierarchyIsThatOfItsLeaders) {
   for (const char* text : {"hierarchy(arrival_tree, ring)", "hierarchy(arrival_tree, recursive_doubling)",
                            "lanes(arrival_tree, rabenseifner)"}) {
     const Expression expression = parse_expression(allreduce, text);
-    const auto model = CostModel::of(allreduce, expression);
+    const auto model = CostModel::for_expression(allreduce, expression);
     ASSERT_TRUE(model) << text;
     for (const Shape shape : {Shape{4, 4}, Shape{8, 8}}) {
       for (const std::size_t bytes : {64, 4096, 65536, 1 << 20}) {
@@ -353,8 +355,9 @@ TEST(CostText, OfAHierarchyIsThatOfItsLeaders) {
         Simulator simulator(shape.ranks(), network, {.phantom = true, .board_window_bytes = 1 << 20});
         const double time =
             simulator
-                .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
-                     expression.lanes())
+                .run([&](int rank,
+                         Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); },
+                     {}, expression.lanes())
                 .last_exit;
         const double predicted = (*model)({.ranks = shape.ranks(),
                                            .nodes = shape.nodes,
@@ -379,7 +382,7 @@ TEST(CostText, IsAFormula) {
   std::set<std::string> words;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    if (!served.contain(collective)) continue;
+    if (!served_collectives.contain(collective)) continue;
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
       if (algorithm->needs.board == OnBoard::one_node || algorithm->run == nullptr) continue;
       try {

@@ -160,7 +160,7 @@ class DeviceCollectives : public testing::Test {
     for (const std::size_t count : {1, 2500, 12000}) {
       for (const bool in_place : {false, true}) {
         if (in_place && !works_in_place(collective, expression)) continue;
-        const int root = facts(collective).has_root ? static_cast<int>(count) % ranks : 0;
+        const int root = facts_of(collective).has_root ? static_cast<int>(count) % ranks : 0;
         cases.push_back({collective, count, root, Operation::int_sum, in_place});
       }
     }

@@ -69,14 +69,14 @@ TEST_P(DeviceCopiesTest, TheFirstPartIsUsedWhileOthersAreOnTheirWay) {
   DeviceCopies copies;
   copies.use(memory, there, size);
   const auto start = std::chrono::steady_clock::now();
-  copies.bring({there, size, 1}, {window->data(), size, 1});
+  copies.prefetch({there, size, 1}, {window->data(), size, 1});
   EXPECT_EQ(calls(STUB_READ), 8);
   Computation first = copy(window->data(), there, 65536);
   ASSERT_TRUE(copies.uses_device_parts(first));
   finish(copies, first);
   const auto first_took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(std::memcmp(window->data(), expected.data(), 65536), 0);
-  EXPECT_FALSE(copies.is_settled());
+  EXPECT_FALSE(copies.are_copies_complete());
   Computation last = copy(window->data() + size - 65536, there + size - 65536, 65536);
   finish(copies, last);
   const auto all_took = std::chrono::steady_clock::now() - start;
@@ -94,22 +94,22 @@ TEST_P(DeviceCopiesTest, ACopyToTheDeviceEndsWhenTheRoundDoes) {
   std::memset(window->data(), 5, 1000);
   Computation result = copy(there, window->data(), 1000);
   EXPECT_TRUE(copies.begin(result));
-  EXPECT_FALSE(copies.is_settled());
-  copies.settle();
+  EXPECT_FALSE(copies.are_copies_complete());
+  copies.wait_for_copies();
   std::byte value{};
   gpu.read(&value, there + 999, 1);
   EXPECT_EQ(value, std::byte{5});
   Computation urgent = copy(there, window->data(), 1000);
   urgent.source_changes = true;
   finish(copies, urgent);
-  EXPECT_TRUE(copies.is_settled());
+  EXPECT_TRUE(copies.are_copies_complete());
 }
 
 TEST_P(DeviceCopiesTest, WhatWasWrittenIsReadAgain) {
   gpu.delay(1000);
   DeviceCopies copies;
   copies.use(memory, there, size);
-  copies.bring({there, 4096, 1}, {window->data(), 4096, 1});
+  copies.prefetch({there, 4096, 1}, {window->data(), 4096, 1});
   std::byte* const source = window->data() + 8192;
   std::memset(source, 9, 4096);
   for (int k = 0; k < 3; ++k) {  // the last one ends later than a copy that waits for none
@@ -127,10 +127,10 @@ TEST_P(DeviceCopiesTest, ARefusedRegistrationCostsOnlyTime) {
   const PinnedBlock block(memory, size * 2);
   DeviceCopies copies;
   copies.use(memory, there, size);
-  copies.bring({there, size, 1}, {block.data(), size, 1});
+  copies.prefetch({there, size, 1}, {block.data(), size, 1});
   Computation all = copy(block.data(), there, 65536);
   finish(copies, all);
-  copies.settle();
+  copies.wait_for_copies();
   EXPECT_EQ(std::memcmp(block.data(), expected.data(), size), 0);
   EXPECT_EQ(calls(STUB_REGISTER), 1);
   EXPECT_EQ(calls(STUB_BLOCKING), 8);
@@ -173,7 +173,7 @@ TEST_P(DeviceCopiesTest, AFailedCopyIsOneError) {
                 " fails with error 700");
   gpu.fail(STUB_EVENT, 0);
   copies.abandon();
-  EXPECT_TRUE(copies.is_settled());
+  EXPECT_TRUE(copies.are_copies_complete());
   EXPECT_EQ(gpu.depth(), 0);
 }
 

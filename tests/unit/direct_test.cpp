@@ -17,8 +17,8 @@ namespace {
 
 // From each giver to each taker: blocks that go to nobody else, and are not combined.
 bool has_channels(Collective collective) {
-  const Roles who = roles(collective);
-  return (who.is_personal || who.root_takes) && !facts(collective).has_operation;
+  const Roles who = roles_of(collective);
+  return (who.is_personalised || who.root_takes) && !facts_of(collective).has_operation;
 }
 
 class OnBoardOfOneNode : public testing::TestWithParam<std::tuple<Collective, int>> {};

@@ -26,7 +26,7 @@ TEST(Expression, TheHostTakesVectorsInSegments) {
     EXPECT_TRUE(expression.runs_on_host());
     EXPECT_FALSE(expression.is_native());
     EXPECT_FALSE(expression.same_bits_every_run());
-    EXPECT_EQ(expression.unsuitable({.ranks = 2}), "");
+    EXPECT_EQ(expression.why_unsuitable({.ranks = 2}), "");
   }
   for (const Collective collective : {Collective::allgather, Collective::reduce_scatter})
     EXPECT_THROW(static_cast<void>(parse_expression(collective, "pipeline(4, native)")), ExpressionError);
@@ -166,7 +166,7 @@ TEST(Expression, EveryCollectiveHasAHierarchy) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const auto& algorithms = repertoire(collective_at(k)).algorithms;
     const auto is_hierarchy = [](const Algorithm* each) { return each->name == "hierarchy"; };
-    EXPECT_EQ(std::ranges::any_of(algorithms, is_hierarchy), served.contain(collective_at(k)))
+    EXPECT_EQ(std::ranges::any_of(algorithms, is_hierarchy), served_collectives.contain(collective_at(k)))
         << name_of(collective_at(k));
   }
 }
@@ -174,15 +174,16 @@ TEST(Expression, EveryCollectiveHasAHierarchy) {
 TEST(Expression, AHierarchyIsUnsuitableWhereItsPartsAre) {
   for (const std::string name : {"hierarchy", "lanes"}) {
     const Expression grid = parse_expression(Collective::allreduce, name + "(arrival_tree, grid(2x2, ring))");
-    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
-    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
-    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");
-    EXPECT_EQ(grid.unsuitable({.ranks = 12, .nodes = 4}), "needs shared memory between the ranks of a node");
-    EXPECT_EQ(grid.unsuitable({.ranks = 4, .nodes = 4}), "");
+    EXPECT_EQ(grid.why_unsuitable({.ranks = 12, .nodes = 3, .board = true}), "needs at least 4 ranks");
+    EXPECT_EQ(grid.why_unsuitable({.ranks = 12, .nodes = 4, .board = true}), "");
+    EXPECT_EQ(grid.why_unsuitable({.ranks = 12, .nodes = 1, .board = true}), "");
+    EXPECT_EQ(grid.why_unsuitable({.ranks = 12, .nodes = 4}),
+              "needs shared memory between the ranks of a node");
+    EXPECT_EQ(grid.why_unsuitable({.ranks = 4, .nodes = 4}), "");
   }
   const Expression cut =
       parse_expression(Collective::allgather, "hierarchy(arrival_direct, pipeline(2, bruck))");
-  EXPECT_EQ(cut.unsuitable({.ranks = 12, .nodes = 4, .board = true}), "cannot cut blocks for bruck");
+  EXPECT_EQ(cut.why_unsuitable({.ranks = 12, .nodes = 4, .board = true}), "cannot cut blocks for bruck");
 }
 
 TEST(Expression, DeepNestingIsAnErrorNotACrash) {
@@ -260,7 +261,8 @@ TEST(Expression, ACollectiveOfTheHostHasNoAlgorithms) {
 TEST(Expression, TheServedCollectivesAreThoseThatHaveAlgorithms) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    EXPECT_EQ(served.contain(collective), !repertoire(collective).algorithms.empty()) << name_of(collective);
+    EXPECT_EQ(served_collectives.contain(collective), !repertoire(collective).algorithms.empty())
+        << name_of(collective);
   }
 }
 
@@ -281,10 +283,10 @@ TEST(Expression, EveryAlgorithmSaysWhatPeopleWantToKnow) {
 }
 
 TEST(Expression, AGridThatIsTooLargeIsUnsuitableWhereverItStands) {
-  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").unsuitable({15}),
+  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").why_unsuitable({15}),
             "needs at least 16 ranks");
-  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").unsuitable({16}), "");
-  EXPECT_EQ(parse_expression(Collective::allreduce, "grid(8x2, ring, grid(2x2, ring))").unsuitable({64}),
+  EXPECT_EQ(parse_expression(Collective::allreduce, "pipeline(2, grid(4x4, ring))").why_unsuitable({16}), "");
+  EXPECT_EQ(parse_expression(Collective::allreduce, "grid(8x2, ring, grid(2x2, ring))").why_unsuitable({64}),
             "needs at least 4 ranks");
 }
 

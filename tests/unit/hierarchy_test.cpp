@@ -120,13 +120,13 @@ TEST_P(EveryHierarchy, IsRight) {
   const std::string text = std::get<std::string>(named);
   const Expression expression = parse_expression(collective, text);
   constexpr std::size_t counts[] = {1, 7, 0, 100, 2, 1100};  // of ints; a window has 1024
-  const bool combines = facts(collective).has_operation;
+  const bool combines = facts_of(collective).has_operation;
   for (const NodeShape& shape : node_shapes) {
     SCOPED_TRACE(shape.name);
     if (ranks > 17 && shape.is_small) continue;
     const std::vector<int> node_of_rank = shape.of(ranks);
     const bool in_rank_order = are_in_rank_order(node_of_rank);
-    if (!expression.unsuitable({.ranks = ranks, .board = true, .in_rank_order = in_rank_order}).empty()) {
+    if (!expression.why_unsuitable({.ranks = ranks, .board = true, .in_rank_order = in_rank_order}).empty()) {
       EXPECT_FALSE(in_rank_order);
       continue;
     }
@@ -206,7 +206,7 @@ TEST_P(LongVectors, AreRight) {
       for (const std::uint64_t seed : {0, 1, 2, 3}) {
         const bool is_last = seed % 2 == 1;
         std::vector<Case> cases;
-        const int root = facts(collective).has_root && is_last ? ranks - 1 : 0;
+        const int root = facts_of(collective).has_root && is_last ? ranks - 1 : 0;
         for (const bool in_place : {false, works_in_place(collective, expression)})
           cases.push_back({collective, count, root, Operation::weave, in_place});
         run_and_check(cases, expression, ranks, shape.of(ranks), seed, window, references);

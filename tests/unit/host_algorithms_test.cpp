@@ -14,7 +14,7 @@
 namespace offbeat {
 namespace {
 
-Plan plan_of(const std::string& rules, const HostOffer& offer, int ranks = 4) {
+Plan plan_of(const std::string& rules, const NamedHostAlgorithms& offer, int ranks = 4) {
   const ParsedRules parsed = parse_rules("a", rules);
   EXPECT_TRUE(parsed.errors.empty()) << parsed.errors.front().text("a");
   return make_plan(Collective::barrier, {.host = HostMpi::open_mpi,
@@ -40,25 +40,25 @@ TEST(HostAlgorithms, EachNameIsListedOnceForEachCall) {
 }
 
 TEST(HostAlgorithms, LinesOfOneCallContinueOneAnother) {
-  const HostOffer offer = offer_of_any_version(HostMpi::mpich);
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::mpich);
   const HostAlgorithm* smp = offer.find(Collective::allreduce, false, "smp");
   ASSERT_NE(smp, nullptr);
   EXPECT_EQ(smp->number, 8);
   const HostAlgorithm* rabenseifner = offer.find(Collective::allreduce, false, "rabenseifner");
   ASSERT_NE(rabenseifner, nullptr);
-  EXPECT_EQ(rabenseifner->spelling, "reduce_scatter_allgather");
+  EXPECT_EQ(rabenseifner->name_in_host_mpi, "reduce_scatter_allgather");
   EXPECT_EQ(offer.find(Collective::allreduce, false, "ccl"), nullptr) << "it is not offered";
-  EXPECT_EQ(offer.find(Collective::allreduce, true, "ring")->spelling, "tsp_ring");
+  EXPECT_EQ(offer.find(Collective::allreduce, true, "ring")->name_in_host_mpi, "tsp_ring");
 }
 
 TEST(HostAlgorithms, NoNonBlockingAlgorithmOfOpenMpiIsOffered) {
-  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   EXPECT_NE(offer.find(Collective::allreduce, false, "ring"), nullptr);
   EXPECT_EQ(offer.find(Collective::allreduce, true, "ring"), nullptr);
 }
 
 TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
-  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such)\nbarrier * * * * native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.rows[0].expression->text(), "native(tree)");
@@ -69,7 +69,7 @@ TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
 }
 
 TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
-  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such) | dissemination | native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.rows[0].expression->text(), "dissemination");
@@ -78,15 +78,15 @@ TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
 }
 
 TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
-  const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 2).rows[0].form, RowForm::by_name);
   EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 3).rows[0].form, RowForm::native);
 }
 
 TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
-  const HostOffer offer{.host = "a host", .why_none = "it is shy", .algorithms = {}};
+  const NamedHostAlgorithms offer{.host = "a host", .reason_for_none = "it is shy", .algorithms = {}};
   EXPECT_EQ(plan_of("barrier * * * * native(tree)\n", offer).rows[0].form, RowForm::native);
-  const FixedChoice fixed{interned_expression(Collective::barrier, "native(tree)"), "a setting"};
+  const UserChoice fixed{interned_expression(Collective::barrier, "native(tree)"), "a setting"};
   const Plan plan =
       make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
   EXPECT_EQ(plan.rows[0].form, RowForm::native);
@@ -94,8 +94,8 @@ TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
 }
 
 TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
-  HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
-  const FixedChoice fixed{interned_expression(Collective::barrier, "native(none_such)"), "a setting"};
+  NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const UserChoice fixed{interned_expression(Collective::barrier, "native(none_such)"), "a setting"};
   const Plan plan =
       make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
   EXPECT_EQ(plan.rows[0].expression->text(), "native");
@@ -107,30 +107,30 @@ TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
 TEST(HostAlgorithms, TheSegmentsOfAPipelineAreNonBlockingCalls) {
   const Expression ring = parse_expression(Collective::allreduce, "pipeline(4, native(ring))");
   EXPECT_EQ(ring.host_algorithm(), "ring");
-  EXPECT_EQ(offer_of_any_version(HostMpi::mpich).why_not(Collective::allreduce, ring, 4), "");
-  EXPECT_EQ(offer_of_any_version(HostMpi::open_mpi).why_not(Collective::allreduce, ring, 4),
+  EXPECT_EQ(named_algorithms_of_any_version(HostMpi::mpich).why_not(Collective::allreduce, ring, 4), "");
+  EXPECT_EQ(named_algorithms_of_any_version(HostMpi::open_mpi).why_not(Collective::allreduce, ring, 4),
             "names no iallreduce that Open MPI has; it has: none");
 }
 
 // Counts how often the offer was asked for.
 int asked = 0;
-const HostOffer& count_offer() {
-  static const HostOffer offer = offer_of_any_version(HostMpi::open_mpi);
+const NamedHostAlgorithms& count_offer() {
+  static const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   ++asked;
   return offer;
 }
 
 TEST(HostAlgorithms, TheHostIsAskedOnlyOnceSomethingIsNamed) {
   Selection selection(HostMpi::open_mpi);
-  selection.set_offer_function(count_offer);
+  selection.set_host_algorithms_function(count_offer);
   asked = 0;
   EXPECT_EQ(selection.plan(Collective::barrier, {.ranks = 4, .nodes = 4}).needs().contain(Means::by_name),
             false);
-  EXPECT_EQ(selection.hash_of_users_rules(), 0U);
+  EXPECT_EQ(selection.hash_of_user_rules(), 0U);
   EXPECT_EQ(asked, 0);
-  selection.choose_always(Collective::barrier, "native(tree)", "a test");
+  selection.choose_for_every_length(Collective::barrier, "native(tree)", "a test");
   EXPECT_TRUE(selection.plan(Collective::barrier, {.ranks = 4, .nodes = 4}).needs().contain(Means::by_name));
-  EXPECT_NE(selection.hash_of_users_rules(), 0U) << "all ranks must have the same names";
+  EXPECT_NE(selection.hash_of_user_rules(), 0U) << "all ranks must have the same names";
   EXPECT_GT(asked, 0);
 }
 
@@ -139,12 +139,12 @@ TEST(HostAlgorithms, MpichListsItsValuesInADescription) {
   const std::string_view lines =
       "Variable to select - an algorithm\nauto - Internal - selection\nnb         - Force nonblocking\n"
       "ring - Force ring\nsched_ring - Force\n";
-  EXPECT_EQ(value_in_description(lines, "auto", known), 0);
-  EXPECT_EQ(value_in_description(lines, "nb", known), 1);
-  EXPECT_EQ(value_in_description(lines, "ring", known), 2);
-  EXPECT_EQ(value_in_description(lines, "sched_ring", known), 3);
-  EXPECT_EQ(value_in_description(lines, "smp", known), std::nullopt);
-  EXPECT_EQ(value_in_description(lines, "tree", {}), std::nullopt);
+  EXPECT_EQ(position_in_description(lines, "auto", known), 0);
+  EXPECT_EQ(position_in_description(lines, "nb", known), 1);
+  EXPECT_EQ(position_in_description(lines, "ring", known), 2);
+  EXPECT_EQ(position_in_description(lines, "sched_ring", known), 3);
+  EXPECT_EQ(position_in_description(lines, "smp", known), std::nullopt);
+  EXPECT_EQ(position_in_description(lines, "tree", {}), std::nullopt);
 }
 
 TEST(HostAlgorithms, ADescriptionWithoutLinesIsReadIfAllItsNamesAreKnown) {
@@ -153,11 +153,11 @@ TEST(HostAlgorithms, ADescriptionWithoutLinesIsReadIfAllItsNamesAreKnown) {
       "- "
       "Force smp algorithmsched_ring - Force ring algorithmring   - Force ring algorithm";
   const std::vector<std::string_view> known{"auto", "nb", "smp", "ring", "sched_ring"};
-  EXPECT_EQ(value_in_description(jammed, "nb", known), 1);
-  EXPECT_EQ(value_in_description(jammed, "smp", known), 2);
-  EXPECT_EQ(value_in_description(jammed, "sched_ring", known), 3);
-  EXPECT_EQ(value_in_description(jammed, "ring", known), 4);
-  EXPECT_EQ(value_in_description(jammed, "ring", {"auto", "nb", "ring"}), std::nullopt);
+  EXPECT_EQ(position_in_description(jammed, "nb", known), 1);
+  EXPECT_EQ(position_in_description(jammed, "smp", known), 2);
+  EXPECT_EQ(position_in_description(jammed, "sched_ring", known), 3);
+  EXPECT_EQ(position_in_description(jammed, "ring", known), 4);
+  EXPECT_EQ(position_in_description(jammed, "ring", {"auto", "nb", "ring"}), std::nullopt);
 }
 
 }  // namespace

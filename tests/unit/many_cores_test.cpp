@@ -121,15 +121,15 @@ TEST_P(ManyCores, MixedCallsAreRightForEveryTiming) {
       continue;
     }
     Case what{with_data[random() % std::size(with_data)], counts[random() % std::size(counts)]};
-    const Roles who = roles(what.collective);
-    const bool has_blocks = who.is_personal || what.collective == Collective::allgather ||
+    const Roles who = roles_of(what.collective);
+    const bool has_blocks = who.is_personalised || what.collective == Collective::allgather ||
                             what.collective == Collective::allgatherv ||
                             what.collective == Collective::gather;
     if (has_blocks) what.count = std::min<std::size_t>(what.count, ranks > 64 ? 2 : 20);
-    if (facts(what.collective).has_root)
+    if (facts_of(what.collective).has_root)
       what.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
     what.in_place = random() % 2 != 0;
-    if (facts(what.collective).has_operation && random() % 2 != 0) what.operation = Operation::weave;
+    if (facts_of(what.collective).has_operation && random() % 2 != 0) what.operation = Operation::weave;
     sequence.add(what);
   }
   for (std::uint64_t seed = 0; seed < (ranks > 64 ? 3 : 6); ++seed)

@@ -41,7 +41,7 @@ double simulated(const std::string& text, const Rates& rates, Shape shape, std::
   const PhantomCalls calls(Collective::allreduce, bytes, ranks);
   Simulator simulator(ranks, network, {.phantom = true});
   return simulator
-      .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
+      .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
       .last_exit;
 }

@@ -37,7 +37,7 @@ TEST(Membership, GroupsRanksByTheirKernelInAnyMapping) {
   EXPECT_EQ((std::vector<int>{leaders(0), leaders(1), leaders(2)}), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(membership.across_nodes(1)(0), 3);
   EXPECT_FALSE(membership.is_in_rank_order());
-  EXPECT_FALSE(membership.is_even());
+  EXPECT_FALSE(membership.has_equal_nodes());
   EXPECT_EQ(membership.member_of(3), 1);
   EXPECT_EQ(membership.begin_of(2), 5);
   const Locality last(membership, 5);
@@ -58,14 +58,14 @@ TEST(Membership, GoesByHostNamesWhereOneRankKnowsNoMore) {
 TEST(Membership, KnowsWhetherNodesAreAlike) {
   const NodeIdentity one{.host_name = 1, .kernel = 1};
   const NodeIdentity other{.host_name = 2, .kernel = 2};
-  EXPECT_TRUE(membership_of({one, one, other, other}).is_even());
+  EXPECT_TRUE(membership_of({one, one, other, other}).has_equal_nodes());
   EXPECT_TRUE(membership_of({one, one, other, other}).is_in_rank_order());
-  EXPECT_TRUE(membership_of({one, other, one, other}).is_even());
+  EXPECT_TRUE(membership_of({one, other, one, other}).has_equal_nodes());
   EXPECT_FALSE(membership_of({one, other, one, other}).is_in_rank_order());
   EXPECT_TRUE(membership_of({one, one, other}).is_in_rank_order());
-  EXPECT_FALSE(membership_of({one, one, other}).is_even());
-  EXPECT_EQ(membership_of({one, one, other}).smallest(), 1);
-  EXPECT_EQ(membership_of({one, other, one, other}).smallest(), 2);
+  EXPECT_FALSE(membership_of({one, one, other}).has_equal_nodes());
+  EXPECT_EQ(membership_of({one, one, other}).smallest_node_size(), 1);
+  EXPECT_EQ(membership_of({one, other, one, other}).smallest_node_size(), 2);
 }
 
 TEST(Membership, TakesNoQuadraticTime) {

@@ -73,7 +73,7 @@ TEST(StragglerRounds, EveryRankHasEveryBlockInTheFewestRounds) {
         if (rank == late && round < late) {
           ASSERT_EQ(step.peer, round);
         }
-        if (step.received == StragglerRounds::none) continue;
+        if (step.received == StragglerRounds::no_block) continue;
         const auto block = static_cast<std::size_t>(step.received);
         const bool completes = round < late && (rank == late || step.peer == late);
         ASSERT_EQ(before[static_cast<std::size_t>(step.peer)][block], !completes) << "round " << round;
@@ -104,7 +104,7 @@ TEST(BinomialTree, ASubtreeIsItsRootAndTheSubtreesOfItsChildren) {
 
 void expect_butterfly(const Butterfly& butterfly, int ranks) {
   const int steps = Butterfly::steps(ranks);
-  const auto half = [&](int rank, int step) { return butterfly.keeps_upper(rank, step, ranks); };
+  const auto half = [&](int rank, int step) { return butterfly.keeps_upper_half(rank, step, ranks); };
   std::vector<int> owner(static_cast<std::size_t>(ranks), -1);
   for (int rank = 0; rank < ranks; ++rank) {
     for (int step = 0; step < steps; ++step) {
@@ -117,7 +117,7 @@ void expect_butterfly(const Butterfly& butterfly, int ranks) {
       }
       ASSERT_NE(half(peer, step), half(rank, step)) << "rank " << rank << ", step " << step;
     }
-    int& owns = owner[static_cast<std::size_t>(butterfly.block_of(rank, ranks))];
+    int& owns = owner[static_cast<std::size_t>(butterfly.final_block_of(rank, ranks))];
     ASSERT_EQ(owns, -1) << "ranks " << owns << " and " << rank;
     owns = rank;
 
@@ -174,7 +174,7 @@ TEST(Butterfly, ThatOfBineTreesCrossesLessBetweenPartsOfNoPowerOfTwo) {
 }
 
 TEST(RankMap, ARingBeginsAnywhere) {
-  const RankMap ring{.first = 3, .ring = 5};
+  const RankMap ring{.first = 3, .wraps_at = 5};
   EXPECT_EQ(ring(0), 3);
   EXPECT_EQ(ring(1), 4);
   EXPECT_EQ(ring(2), 0);
@@ -216,7 +216,7 @@ TEST(RadixTree, JoinsRangesOfRanksForEveryRoot) {
               ASSERT_EQ(group.begin(block), next);
               next += group.size(block);
               const int child = group.rank(block);
-              ASSERT_EQ(child == rank, block == group.mine());
+              ASSERT_EQ(child == rank, block == group.own_block());
               if (child == rank) continue;
               const RadixTree below(child, ranks, root, bits);
               ASSERT_EQ(below.parent(), rank);
@@ -238,7 +238,7 @@ TEST(RadixTree, JoinsRangesOfRanksForEveryRoot) {
 }
 
 TEST(RankMap, AMemberCanBeReplaced) {
-  const RankMap column{.first = 2, .stride = 4, .replaced = 1, .replacement = 7};
+  const RankMap column{.first = 2, .stride = 4, .replaced_member = 1, .replacement_rank = 7};
   EXPECT_EQ(column(0), 2);
   EXPECT_EQ(column(1), 7);
   EXPECT_EQ(column(2), 10);

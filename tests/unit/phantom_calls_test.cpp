@@ -33,7 +33,7 @@ std::vector<double> exits(Collective collective, const Expression& expression, i
   Simulator simulator(ranks, network,
                       {.phantom = !with_data, .board_window_bytes = on_board ? std::size_t{65536} : 0});
   const auto make = [&](int rank, Endpoint net) {
-    const Call call = phantoms.of(rank);
+    const Call call = phantoms.call_of_rank(rank);
     if (!with_data) return carry_out(net, call, expression);
     const Call real = checked->args(rank);
     EXPECT_EQ(call.input.bytes(), real.input.bytes());
@@ -61,7 +61,7 @@ constexpr Collectives with_lists{Collective::allgatherv, Collective::alltoallv, 
 TEST(PhantomCalls, TakeTheTimeOfCallsWithData) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    if (!served.contain(collective) || with_lists.contain(collective)) continue;
+    if (!served_collectives.contain(collective) || with_lists.contain(collective)) continue;
     for_each_algorithm(collective, [&](const Expression& expression, int ranks) {
       EXPECT_EQ(exits(collective, expression, ranks, false), exits(collective, expression, ranks, true));
     });

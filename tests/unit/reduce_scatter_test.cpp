@@ -63,7 +63,7 @@ class ReduceScatterOrder : public testing::Test {
     std::vector<Block> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
       const Call call = checked.args(rank);
-      const ConstVector input = call.input_blocks.of(call.input, block, ranks);
+      const ConstVector input = call.input_blocks.block_of(call.input, block, ranks);
       inputs.emplace_back(input.count);
       if (input.count > 0) std::memcpy(inputs.back().data(), input.data, input.bytes());
     }

@@ -145,7 +145,7 @@ TEST(Computation, CombinesInTreeOrder) {
                           .operand_count = 1};
   computation.add(neighbour.data(), false);
   computation.add(others.data(), true);
-  computation.second = vector_of(output);
+  computation.second_destination = vector_of(output);
   computation.perform();
   EXPECT_EQ(others, expected);
   EXPECT_EQ(output, expected);

@@ -31,7 +31,7 @@ Rule rule(std::string_view text) {
 }
 
 Range<std::size_t> bytes(const std::string& range, int nodes = 1) {
-  return rule("allreduce * * * " + range + " ring").bytes.on(nodes);
+  return rule("allreduce * * * " + range + " ring").bytes.on_nodes(nodes);
 }
 Range<int> nodes(const std::string& range) { return rule("allreduce * " + range + " * * ring").nodes; }
 
@@ -57,7 +57,7 @@ TEST(Rules, ARangeOfBytesMayGrowWithTheNodes) {
   EXPECT_EQ(bytes("..<1KiB/node", 3), (Bytes{0, 3071}));
   EXPECT_EQ(bytes("1KiB/node..16KiB", 16), (Bytes{16384, 16384}));
   EXPECT_TRUE(bytes("1KiB/node..16KiB", 17).is_empty());
-  EXPECT_EQ(ByteLimit({any_length / 2, true}).on(3), any_length);
+  EXPECT_EQ(ByteLimit({max_length / 2, true}).on_nodes(3), max_length);
 }
 
 TEST(Rules, RanksPerNodeAreRoundedUp) {
@@ -80,7 +80,7 @@ TEST(Rules, ALineHasSixFieldsAndAReason) {
 
 TEST(Rules, AStarIsEveryCollective) {
   const ParsedRules parsed = parse_rules("a", "* * * * * native");
-  EXPECT_EQ(parsed.rules.rules.size(), static_cast<std::size_t>(served.count()));
+  EXPECT_EQ(parsed.rules.rules.size(), static_cast<std::size_t>(served_collectives.count()));
   EXPECT_EQ(errors("* * * * * rabenseifner").size(), 1U);
 }
 

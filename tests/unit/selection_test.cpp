@@ -43,7 +43,7 @@ std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
 
 TEST(Selection, OneExpressionForEverySize) {
   Selection selection;
-  selection.choose_always(Collective::allreduce, "ring", "a test");
+  selection.choose_for_every_length(Collective::allreduce, "ring", "a test");
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 30, ~std::size_t{0}}) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
   }
@@ -52,21 +52,21 @@ TEST(Selection, OneExpressionForEverySize) {
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
   Selection selection;
-  selection.start_with(Collective::allreduce, "ring", "environment");
+  selection.set_initial_choice(Collective::allreduce, "ring", "environment");
   const std::uint64_t generation = selection.generation();
-  selection.choose_always(Collective::allreduce, "linear", "call");
+  selection.choose_for_every_length(Collective::allreduce, "linear", "call");
   EXPECT_NE(selection.generation(), generation);
   EXPECT_EQ(chosen(selection, 4, 8), "linear");
-  selection.choose_always(Collective::allreduce, "", "call");
+  selection.choose_for_every_length(Collective::allreduce, "", "call");
   EXPECT_EQ(chosen(selection, 4, 8), "ring");
 }
 
 TEST(Selection, WithoutAStartAnEmptyExpressionRestoresTheRules) {
   Selection selection;
   const std::string before = chosen(selection, 4, 8);
-  selection.choose_always(Collective::allreduce, "linear", "call");
+  selection.choose_for_every_length(Collective::allreduce, "linear", "call");
   EXPECT_EQ(chosen(selection, 4, 8), "linear");
-  selection.choose_always(Collective::allreduce, "", "call");
+  selection.choose_for_every_length(Collective::allreduce, "", "call");
   EXPECT_EQ(chosen(selection, 4, 8), before);
 }
 
@@ -90,17 +90,17 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
 
 TEST(Selection, WhatCannotRunBecomesNativeAndSaysWhy) {
   Selection selection;
-  selection.choose_always(Collective::allreduce, "grid(4x4, ring)", "a test");
+  selection.choose_for_every_length(Collective::allreduce, "grid(4x4, ring)", "a test");
   EXPECT_EQ(chosen(selection, 16, 8), "grid(4x4, ring)");
   EXPECT_EQ(chosen(selection, 8, 8), "native");
-  EXPECT_EQ(chosen(selection, 8, any_length), "native");
+  EXPECT_EQ(chosen(selection, 8, max_length), "native");
   EXPECT_EQ(row(selection, {8}, 8).reason, "grid(4x4, ring) needs at least 16 ranks");
 }
 
 TEST(Selection, ABadExpressionChangesNothing) {
   Selection selection;
   const std::uint64_t generation = selection.generation();
-  EXPECT_THROW(selection.choose_always(Collective::allreduce, "rng", "a test"), ExpressionError);
+  EXPECT_THROW(selection.choose_for_every_length(Collective::allreduce, "rng", "a test"), ExpressionError);
   EXPECT_EQ(selection.generation(), generation);
 }
 
@@ -108,7 +108,7 @@ TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
   Selection selection;
   const auto choose_all = [&] {
     for (const char* text : {"pipeline(1024KiB, ring)", "pipeline( 1MiB,ring )", "grid(2x2, ring)", ""})
-      selection.choose_always(Collective::allreduce, text, "a test");
+      selection.choose_for_every_length(Collective::allreduce, text, "a test");
   };
   choose_all();
   const long before = blocks;
@@ -119,7 +119,7 @@ TEST(Selection, AChoiceThatIsMadeAgainTakesNoFurtherMemory) {
 TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   const auto expression = [](const char* text) {
     Selection selection;
-    selection.choose_always(Collective::allreduce, text, "a test");
+    selection.choose_for_every_length(Collective::allreduce, text, "a test");
     return row(selection, {4}, 8).expression;
   };
   const Expression* first = expression("pipeline(1024KiB, ring)");
@@ -261,7 +261,7 @@ TEST(Selection, ANodeOfOneRankHasNoBoard) {
   EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
   EXPECT_TRUE(
       selection.plans({.ranks = 8, .nodes = 7, .board = true}).need(Means::board, {Collective::allreduce}));
-  selection.choose_always(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
+  selection.choose_for_every_length(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
   EXPECT_EQ(row(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
   EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
 }
@@ -292,7 +292,7 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   const Placement two{.ranks = 2, .nodes = 1, .board = true};
   EXPECT_EQ(chosen_for(selection, two, (2 << 20) - 1), "arrival_direct");
   EXPECT_EQ(chosen_for(selection, two, 2 << 20), "native");
-  EXPECT_EQ(chosen_for(selection, two, any_length), "native");
+  EXPECT_EQ(chosen_for(selection, two, max_length), "native");
   const Placement more{.ranks = 3, .nodes = 1, .board = true};
   EXPECT_EQ(chosen_for(selection, more, (1 << 20) - 1), "arrival_direct");
   EXPECT_EQ(chosen_for(selection, more, 1 << 20), "native");
@@ -321,11 +321,11 @@ std::vector<std::string> forms(const Plan& plan) {
 
 TEST(Plan, AnyRowMayHaveAnImmediateForm) {
   Selection selection;
-  selection.start_with(parse_rules("a test",
-                                   "allreduce * * * ..<64 native\n"
-                                   "allreduce * 1 * ..4KiB arrival_tree\n"
-                                   "allreduce * 1 * ..1MiB pipeline(4, native)")
-                           .rules);
+  selection.set_initial_choice(parse_rules("a test",
+                                           "allreduce * * * ..<64 native\n"
+                                           "allreduce * 1 * ..4KiB arrival_tree\n"
+                                           "allreduce * 1 * ..1MiB pipeline(4, native)")
+                                   .rules);
   const Plan plan = selection.plan(Collective::allreduce, {.ranks = 4, .nodes = 1, .board = true});
   const Texts expected{"0 native native nothing", "64 arrival_tree immediate board",
                        "2049 arrival_tree task board", "4097 pipeline(4, native) task host pipeline",
@@ -346,12 +346,12 @@ TEST(Plan, SaysWhatARowNeeds) {
 }
 
 TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
-  Selection selection(HostMpi::other, any_length, Adapt::any);
-  selection.start_with(parse_rules("a test",
-                                   "allreduce * * * ..8 arrival_leader\n"
-                                   "allreduce * * * ..8 grid(4x4, ring) | ring\n"
-                                   "allreduce * * * ..8 linear")
-                           .rules);
+  Selection selection(HostMpi::other, max_length, Adapt::any);
+  selection.set_initial_choice(parse_rules("a test",
+                                           "allreduce * * * ..8 arrival_leader\n"
+                                           "allreduce * * * ..8 grid(4x4, ring) | ring\n"
+                                           "allreduce * * * ..8 linear")
+                                   .rules);
   const auto chosen_on = [&](const Placement& placement) {
     return row(selection, placement, 8).expression->text();
   };
@@ -368,7 +368,7 @@ TEST(Plan, NonBlockingCallsMayHaveOneOfTheirOwn) {
   Selection selection;
   const Plans alike = selection.plans(messages_only);
   EXPECT_EQ(&alike.of(Collective::bcast, nonblocking), &alike.of(Collective::bcast));
-  selection.start_with(parse_rules("a test", "ibcast * * * ..8 chain\nbcast * * * * native").rules);
+  selection.set_initial_choice(parse_rules("a test", "ibcast * * * ..8 chain\nbcast * * * * native").rules);
   const Plans plans = selection.plans(messages_only);
   const auto text = [&](CallForm form, std::size_t bytes) {
     return plans.of(Collective::bcast, form).row_for(bytes).expression->text();
@@ -381,8 +381,8 @@ TEST(Plan, NonBlockingCallsMayHaveOneOfTheirOwn) {
 }
 
 std::vector<std::string> alternatives(Adapt adapt, std::string_view collective, std::string_view algorithms) {
-  Selection selection(HostMpi::other, any_length, adapt);
-  selection.start_with(
+  Selection selection(HostMpi::other, max_length, adapt);
+  selection.set_initial_choice(
       parse_rules("a test", std::string(collective) + " * * * * " + std::string(algorithms)).rules);
   std::vector<std::string> texts;
   const Plan plan = selection.plan(*collective_named(collective), {.ranks = 4, .board = true});
@@ -405,7 +405,8 @@ TEST(Plan, AlternativesOfAnOperationMustGiveTheSameBits) {
 // Each alternative has its own form, so a row ends where one of the forms changes.
 TEST(Plan, EachAlternativeHasItsForm) {
   Selection selection;
-  selection.start_with(parse_rules("a test", "alltoall * * * * native | arrival_direct | linear").rules);
+  selection.set_initial_choice(
+      parse_rules("a test", "alltoall * * * * native | arrival_direct | linear").rules);
   const Plan plan = selection.plan(Collective::alltoall, {.ranks = 4, .board = true});
   ASSERT_EQ(plan.rows.size(), 2U);
   const auto forms = [](const PlanRow& row) {
@@ -422,7 +423,7 @@ TEST(Plan, EachAlternativeHasItsForm) {
 // 4 ranks on one node with windows of 1 MiB; a chunk of the board has at most 4 KiB.
 TEST(Plan, ElementsThatABoardCannotTakeGoAnotherWay) {
   Selection selection(HostMpi::other, std::size_t{1} << 20);
-  selection.start_with(parse_rules("a test", "bcast * * * ..64KiB binomial").rules);
+  selection.set_initial_choice(parse_rules("a test", "bcast * * * ..64KiB binomial").rules);
   const auto chosen_for = [&](Collective collective, std::size_t bytes, std::size_t width, int ranks = 4) {
     const Plan plan = selection.plan(collective, {.ranks = ranks, .nodes = 1, .board = true});
     return plan.row_for(bytes, width).expression->text();
@@ -440,8 +441,8 @@ TEST(Plan, ElementsThatABoardCannotTakeGoAnotherWay) {
 
 TEST(Plan, ASettingComesBeforeTheUsersRules) {
   Selection selection;
-  selection.start_with(parse_rules("a test", "* * * * * native").rules);
-  selection.start_with(Collective::allreduce, "ring", "OFFBEAT_ALLREDUCE");
+  selection.set_initial_choice(parse_rules("a test", "* * * * * native").rules);
+  selection.set_initial_choice(Collective::allreduce, "ring", "OFFBEAT_ALLREDUCE");
   EXPECT_EQ(chosen(selection, 4, 8), "ring");
   EXPECT_EQ(row(selection, {4}, 8).origin, "OFFBEAT_ALLREDUCE");
   EXPECT_EQ(selection.plan(Collective::bcast, {.ranks = 4, .nodes = 1, .board = true}).rows.size(), 1U);
@@ -450,7 +451,7 @@ TEST(Plan, ASettingComesBeforeTheUsersRules) {
 TEST(Selection, CollectivesAreChosenForOneByOne) {
   Selection selection;
   EXPECT_TRUE(selection.plan(Collective::gatherv, {4}).empty());
-  EXPECT_THROW(selection.choose_always(Collective::gatherv, "ring", "a test"), UsageError);
+  EXPECT_THROW(selection.choose_for_every_length(Collective::gatherv, "ring", "a test"), UsageError);
 }
 
 }  // namespace

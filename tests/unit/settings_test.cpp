@@ -90,7 +90,7 @@ TEST_F(SettingsTest, EveryServedCollectiveHasASettingForItsAlgorithm) {
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string name = algorithm_setting(collective);
-    if (!served.contain(collective)) {
+    if (!served_collectives.contain(collective)) {
       setenv(name.c_str(), "ring", 1);
       EXPECT_NE(unknown_settings().find(name), std::string::npos);
       unsetenv(name.c_str());
@@ -141,7 +141,7 @@ TEST_F(SettingsTest, RanksAgreeOnWhatMustBeEqualAndOnNothingElse) {
     unsetenv(setting.name.c_str());
     if (setting.equal_on_all_ranks) ++equal;
   }
-  EXPECT_EQ(equal, 5 + static_cast<int>(served.count()));
+  EXPECT_EQ(equal, 5 + static_cast<int>(served_collectives.count()));
 }
 
 TEST_F(SettingsTest, WhatMeansTheSameIsAgreedOn) {

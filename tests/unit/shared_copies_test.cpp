@@ -18,7 +18,7 @@ double time_ns = 0;
 int past_cache_calls = 0;
 int clock_calls = 0;
 
-constexpr CopyWays made_up{
+constexpr CopyFunctions made_up{
     .to_shared =
         [](void* to, const void* from, std::size_t bytes) {
           std::memcpy(to, from, bytes);

@@ -517,8 +517,8 @@ TEST(SimulatedTime, CostsMustNotBeNegative) {
 TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
   Network network = flat();
   network.ranks_per_node = 2;
-  network.intra_longer = {{64, 2 * alpha, beta / 2}};
-  network.inter_longer = {{64, 4 * alpha, beta / 4}, {128, 8 * alpha, beta / 8}};
+  network.intra_longer_messages = {{64, 2 * alpha, beta / 2}};
+  network.inter_longer_messages = {{64, 4 * alpha, beta / 4}, {128, 8 * alpha, beta / 8}};
   const auto time = [&](int to, std::size_t bytes) {
     Simulator simulator(3, network, phantoms);
     return simulator
@@ -534,7 +534,7 @@ TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
   EXPECT_EQ(time(2, 63), alpha + 63 * beta);
   EXPECT_EQ(time(2, 64), 4 * alpha + 64 * beta / 4);
   EXPECT_EQ(time(2, 128), 8 * alpha + 128 * beta / 8);
-  network.inter_longer = {{128, 0, 0}, {64, 0, 0}};
+  network.inter_longer_messages = {{128, 0, 0}, {64, 0, 0}};
   EXPECT_THROW(Simulator(3, network, phantoms), UsageError);
 }
 
@@ -648,10 +648,10 @@ TEST(SimulatedWaits, AreForWhoIsLateThroughOthersToo) {
     const SimulatedWait& wait = result.waits[rank];
     if (rank == 5) {
       EXPECT_EQ(wait.seconds, 0);
-      EXPECT_EQ(wait.longest_for, -1);
+      EXPECT_EQ(wait.cause_of_longest, -1);
       continue;
     }
-    EXPECT_EQ(wait.longest_for, 5) << "rank " << rank << ", which may know of it by others only";
+    EXPECT_EQ(wait.cause_of_longest, 5) << "rank " << rank << ", which may know of it by others only";
     EXPECT_EQ(wait.seconds, wait.longest);
   }
   EXPECT_EQ(result.waits[4].seconds, 1);  // from its arrival on
@@ -668,7 +668,7 @@ TEST(SimulatedWaits, AreForTheReceiverOfALongMessage) {
         .waits[0];
   };
   EXPECT_EQ(wait_of_sender(rendezvous()).seconds, 1);
-  EXPECT_EQ(wait_of_sender(rendezvous()).longest_for, 1);
+  EXPECT_EQ(wait_of_sender(rendezvous()).cause_of_longest, 1);
   EXPECT_EQ(wait_of_sender(flat()).seconds, 0);
 }
 
@@ -682,7 +682,7 @@ TEST(SimulatedWaits, OfSeveralMessagesAtOnceAreCountedOnce) {
       arrivals, 2);
   EXPECT_EQ(result.waits[2].seconds, 3);
   EXPECT_EQ(result.waits[2].longest, 2);
-  EXPECT_EQ(result.waits[2].longest_for, 1);
+  EXPECT_EQ(result.waits[2].cause_of_longest, 1);
 }
 
 TEST(SimulatedArrival, EarlyRanksWaitAndTheLateOneDecides) {

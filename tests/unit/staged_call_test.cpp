@@ -41,7 +41,7 @@ TEST_F(StagedCallTest, LeavesHostMemoryAlone) {
   std::byte output[8];
   Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
   StagedCall staged;
-  staged.take(call);
+  staged.stage_vectors(call);
   staged.fetch_input();
   staged.deliver_output();
   EXPECT_EQ(call.input.data, input);
@@ -53,7 +53,7 @@ TEST_F(StagedCallTest, CopiesTheInputInAndTheOutputOut) {
   std::byte* const output = on_gpu(8, 4);
   Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
   StagedCall staged;
-  staged.take(call);
+  staged.stage_vectors(call);
   for (int start = 0; start < 3; ++start) {
     staged.fetch_input();
     EXPECT_EQ(static_cast<int>(call.input.data[7]), 3 + start);
@@ -72,14 +72,14 @@ TEST_F(StagedCallTest, EitherSideMayBeInHostMemory) {
   {
     Call call{Collective::allreduce, {there, 8, 1}, {here, 8, 1}};
     StagedCall staged;
-    staged.take(call);
+    staged.stage_vectors(call);
     staged.fetch_input();
     EXPECT_EQ(static_cast<int>(call.input.data[0]), 5);
     EXPECT_EQ(call.output.data, here);
   }
   Call call{Collective::allreduce, {here, 8, 1}, {there, 8, 1}};
   StagedCall staged;
-  staged.take(call);
+  staged.stage_vectors(call);
   EXPECT_EQ(call.input.data, here);
   std::memset(call.output.data, 6, 8);
   staged.deliver_output();
@@ -95,7 +95,7 @@ TEST_F(StagedCallTest, InPlaceStaysInPlace) {
     const std::size_t taken = begin == 0 ? 8 : 24;
     Call call{Collective::allgather, {memory + begin, given, 1}, {memory, taken, 1}};
     StagedCall staged;
-    staged.take(call);
+    staged.stage_vectors(call);
     EXPECT_EQ(call.input.data, call.output.data + begin);
     staged.fetch_input();
     EXPECT_EQ(static_cast<int>(call.input.data[given - 1]), 7);
@@ -112,7 +112,7 @@ TEST_F(StagedCallTest, TheRootOfABroadcastOnlyGives) {
   std::byte* const memory = on_gpu(8, 9);
   Call call{Collective::bcast, {memory, 8, 1}, {memory, 8, 1}};
   StagedCall staged;
-  staged.take(call);
+  staged.stage_vectors(call);
   staged.fetch_input();
   EXPECT_EQ(call.input.data, call.output.data);
   EXPECT_EQ(static_cast<int>(call.input.data[0]), 9);
@@ -129,10 +129,10 @@ TEST_F(StagedCallTest, ALongVectorStaysIfItMay) {
       std::byte* const output = on_gpu(8, 4);
       Call call{Collective::reduce_scatter_block, {input, bytes, 1}, {output, 8, 1}};
       StagedCall staged;
-      staged.take(call, may_stay);
+      staged.stage_vectors(call, may_stay);
       const bool stays = may_stay && bytes == length;
       EXPECT_EQ(call.input.data == input, stays);
-      EXPECT_EQ(staged.on_device()->in_use() != nullptr, stays);
+      EXPECT_EQ(staged.on_device()->device_in_use() != nullptr, stays);
       EXPECT_NE(call.output.data, output) << "too short";
       const long read = gpu.calls(STUB_READ);
       staged.fetch_input();
@@ -148,7 +148,7 @@ TEST_F(StagedCallTest, VectorsInOneMemoryStayTogether) {
   for (const bool may_stay : {true, false}) {
     Call call{Collective::reduce_scatter_block, {memory, bytes, 1}, {memory, 8, 1}};
     StagedCall staged;
-    staged.take(call, may_stay, true);
+    staged.stage_vectors(call, may_stay, true);
     EXPECT_EQ(call.output.data == memory, may_stay);
     EXPECT_EQ(call.input.data == call.output.data, may_stay);
     EXPECT_EQ(staged.has_input_apart(), !may_stay);
@@ -161,17 +161,17 @@ TEST_F(StagedCallTest, AnOperationWaitsForNoCopy) {
   std::byte* const output = on_gpu(8, 4);
   Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
   StagedCall staged;
-  staged.take(call);
+  staged.stage_vectors(call);
   DeviceCopies& copies = *staged.on_device();
   const long blocking = gpu.calls(STUB_BLOCKING);
   staged.begin_fetch();
-  EXPECT_FALSE(copies.is_settled());
-  copies.settle();
+  EXPECT_FALSE(copies.are_copies_complete());
+  copies.wait_for_copies();
   EXPECT_EQ(static_cast<int>(call.input.data[7]), 3);
   std::memset(call.output.data, 40, 8);
   staged.begin_delivery();
-  EXPECT_FALSE(copies.is_settled());
-  copies.settle();
+  EXPECT_FALSE(copies.are_copies_complete());
+  copies.wait_for_copies();
   EXPECT_EQ(at(output + 7), 40);
   EXPECT_EQ(gpu.calls(STUB_BLOCKING), blocking);
   gpu.delay(0);
@@ -182,7 +182,7 @@ TEST_F(StagedCallTest, ARankMayHaveNoInputOrNoOutput) {
   for (const bool gives : {false, true}) {
     Call call{Collective::reduce, {gives ? memory : nullptr, 8, 1}, {gives ? nullptr : memory, 8, 1}};
     StagedCall staged;
-    staged.take(call);
+    staged.stage_vectors(call);
     staged.fetch_input();
     staged.deliver_output();
     EXPECT_EQ(call.input.data != nullptr, gives);

@@ -34,13 +34,13 @@ constexpr Parameters papers{1.5e-6, 6.25e-11, 2e-10};  // table 4
 constexpr Parameters ethernet{5e-5, 1e-9, 2e-10};      // 8 Gbit/s
 constexpr Parameters slow_combining{2e-6, 1e-10, 1e-9};
 
-std::string text_of(const Base& base) {
+std::string text_of(const BaseAlgorithm& base) {
   return std::string(base.name) + (base.name == "ring_segmented" ? "(8KiB)" : "");
 }
 
 std::vector<Candidate> candidates(const Parameters& machine) {
   std::vector<Candidate> all;
-  for (const Base& base : bases())
+  for (const BaseAlgorithm& base : bases())
     all.push_back({&base, {machine.a, machine.b}, {machine.a, machine.b}, segment});
   return all;
 }
@@ -52,9 +52,9 @@ Problem problem(int ranks, std::size_t bytes, const Parameters& machine) {
 
 // The program evaluates Algorithm::cost as text, which takes too long for an optimiser.
 TEST(Suara, ItsFormulasAreTheTextsOfTheAlgorithms) {
-  for (const Base& base : bases()) {
-    const auto model =
-        CostModel::of(Collective::allreduce, parse_expression(Collective::allreduce, text_of(base)));
+  for (const BaseAlgorithm& base : bases()) {
+    const auto model = CostModel::for_expression(Collective::allreduce,
+                                                 parse_expression(Collective::allreduce, text_of(base)));
     ASSERT_TRUE(model) << base.name;
     for (int p = 2; p < 70; ++p) {
       for (const std::size_t bytes : {std::size_t{4}, KiB, 100 * KiB, MiB, 3 * MiB + 4}) {
@@ -79,8 +79,8 @@ TEST(Suara, ItsFormulasAreTheTextsOfTheAlgorithms) {
 }
 
 // T_row(x) + T_column(P/x) by the terms, without what does not depend on x.
-double smooth(const Terms& row, const Terms& column, double ranks, double x) {
-  const auto of = [](const Terms& terms, double p) {
+double smooth(const CostTerms& row, const CostTerms& column, double ranks, double x) {
+  const auto of = [](const CostTerms& terms, double p) {
     return terms.logarithmic * std::log2(p) + terms.linear * p + terms.reciprocal / p;
   };
   return of(row, x) + of(column, ranks / x);
@@ -96,11 +96,11 @@ TEST(Suara, AStationaryPointIsWhereAPairCostsLeast) {
                         .c = machine.c,
                         .w = n > 8192 ? 1.0 : 0.0,
                         .segment = segment};
-      for (const Base& row : bases()) {
-        for (const Base& column : bases()) {
+      for (const BaseAlgorithm& row : bases()) {
+        for (const BaseAlgorithm& column : bases()) {
           const double ranks = 512;
-          const Terms of_row = row.terms(costs, 22);
-          const Terms of_column = column.terms(costs, 22);
+          const CostTerms of_row = row.terms(costs, 22);
+          const CostTerms of_column = column.terms(costs, 22);
           const auto time = [&](double x) { return smooth(of_row, of_column, ranks, x); };
           const auto point = stationary_point(of_row, of_column, ranks);
           double least = 2;  // the best whole number between the ends
@@ -127,14 +127,14 @@ TEST(Suara, AStationaryPointIsWhereAPairCostsLeast) {
 double printed_ring_segmented(const Costs& k, int p) {
   return (p + k.n / (k.segment * p) - 2) * (k.a + k.segment * (k.b + k.c)) + (p - 1) * (k.a + k.b * k.n / p);
 }
-Terms terms_of_printed(const Costs& k, double) {
+CostTerms terms_of_printed(const Costs& k, double) {
   const double each = k.a + k.segment * (k.b + k.c);
   return {.linear = each + k.a, .reciprocal = k.n / k.segment * each - k.b * k.n};
 }
 
-std::vector<Base> printed_table() {
-  std::vector<Base> all(bases().begin(), bases().end());
-  for (Base& base : all) {
+std::vector<BaseAlgorithm> printed_table() {
+  std::vector<BaseAlgorithm> all(bases().begin(), bases().end());
+  for (BaseAlgorithm& base : all) {
     if (base.name == "ring_segmented") base = {base.name, printed_ring_segmented, terms_of_printed};
   }
   return all;
@@ -143,14 +143,15 @@ std::vector<Base> printed_table() {
 TEST(Suara, TheStationaryPointOfTheSegmentedRingsIsTheRootAsInThePaper) {
   const Costs costs{.n = 2.0 * MiB, .a = papers.a, .b = papers.b, .c = papers.c, .w = 1, .segment = segment};
   for (const double ranks : {128.0, 300.0, 1024.0}) {
-    const Terms terms = terms_of_printed(costs, ranks);
+    const CostTerms terms = terms_of_printed(costs, ranks);
     const auto point = stationary_point(terms, terms, ranks);
     ASSERT_TRUE(point);
     EXPECT_NEAR(*point, std::sqrt(ranks), 1e-9);
   }
   // Equation 11 has as many segments on any number of ranks. Where its A_1 is negative, the ends are best.
   for (const double n : {2.0 * MiB, 1e9}) {
-    const Terms terms{.linear = 2 * papers.a + segment * (papers.b + papers.c), .reciprocal = -papers.b * n};
+    const CostTerms terms{.linear = 2 * papers.a + segment * (papers.b + papers.c),
+                          .reciprocal = -papers.b * n};
     const double a_1 = terms.linear - papers.b * n / 100;
     EXPECT_EQ(stationary_point(terms, terms, 100).has_value(), a_1 > 0) << n;
   }
@@ -159,9 +160,10 @@ TEST(Suara, TheStationaryPointOfTheSegmentedRingsIsTheRootAsInThePaper) {
 // "SUARA2 employs (rs, rs) with sqrt(P) for P > 64": by the paper's formulas and parameters, which it gives
 // for one algorithm only. They decide so for all P at once between 1.55 and 1.6 MiB.
 TEST(Suara, ThePapersRuleComesOutWithItsFormulas) {
-  const std::vector<Base> table = printed_table();
+  const std::vector<BaseAlgorithm> table = printed_table();
   std::vector<Candidate> all;
-  for (const Base& base : table) all.push_back({&base, {papers.a, papers.b}, {papers.a, papers.b}, segment});
+  for (const BaseAlgorithm& base : table)
+    all.push_back({&base, {papers.a, papers.b}, {papers.a, papers.b}, segment});
   for (int ranks = 65; ranks <= 1024; ++ranks) {
     int nearest = 1;  // the divisor of P nearest to its root
     for (int d = 1; d * d <= ranks; ++d) nearest = ranks % d == 0 ? d : nearest;
@@ -182,7 +184,7 @@ double simulated(int ranks, const std::string& text, std::size_t bytes, const Pa
   const PhantomCalls calls(Collective::allreduce, bytes, ranks);
   Simulator simulator(ranks, network, {.phantom = true});
   return simulator
-      .run([&](int rank, Endpoint net) { return carry_out(net, calls.of(rank), expression); }, {},
+      .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
       .last_exit;
 }
@@ -211,13 +213,13 @@ void simulate_all(int ranks, int core, std::size_t bytes, const Parameters& mach
     if (seconds < best.seconds) best = {seconds, text};
   };
   if (core == ranks) {
-    for (const Base& base : bases()) take(text_of(base));
+    for (const BaseAlgorithm& base : bases()) take(text_of(base));
   }
   for (int columns = 2; columns < core; ++columns) {
     if (core % columns != 0) continue;
     const std::string sizes = std::to_string(columns) + "x" + std::to_string(core / columns);
-    for (const Base& row : bases()) {
-      for (const Base& column : bases())
+    for (const BaseAlgorithm& row : bases()) {
+      for (const BaseAlgorithm& column : bases())
         take("grid(" + sizes + ", " + text_of(row) + ", " + text_of(column) + ")");
     }
   }
@@ -257,7 +259,7 @@ TEST(Suara, FoldsWhatFitsNoGrid) {
 // Rows that stay on a node use what the node has.
 TEST(Suara, EachDimensionHasTheParametersOfItsLevel) {
   std::vector<Candidate> all;
-  for (const Base& base : bases()) all.push_back({&base, {1e-7, 1e-11}, {5e-6, 1e-9}, segment});
+  for (const BaseAlgorithm& base : bases()) all.push_back({&base, {1e-7, 1e-11}, {5e-6, 1e-9}, segment});
   Problem of_nodes = problem(8 * 16, MiB, papers);
   of_nodes.ranks_per_node = 16;
   const Grid grid = cheapest_grid(of_nodes, all);

@@ -88,7 +88,7 @@ TEST_F(TraceFile, ChangesARecordThatHasLeftTheWindow) {
   Writer writer(path_, window, plenty);
   for (std::uint64_t i = 0; i < 3 * per_window; ++i) append(writer, i);
   for (const std::uint64_t slot : {std::uint64_t{5}, 3 * per_window - 1}) {
-    writer.change(slot, [](CallRecord& record) { record.completion = 42; });
+    writer.update_record(slot, [](CallRecord& record) { record.completion = 42; });
     const auto changed = at<CallRecord>(content(), slot);
     EXPECT_EQ(changed.completion, 42);
     EXPECT_EQ(changed.number, slot);
@@ -216,7 +216,7 @@ TEST(HandleTable, TellsEntriesOfOneHandleApart) {
 
 TEST(CommunicatorFilter, TakesSizesNamesAndTheWorld) {
   const auto takes = [](const char* filter, int ranks, const char* name = "") {
-    return contains(filter, ranks, 8, name);
+    return matches_communicator(filter, ranks, 8, name);
   };
   EXPECT_TRUE(takes("", 3));
   EXPECT_TRUE(takes("world", 8));

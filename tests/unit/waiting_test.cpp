@@ -377,7 +377,7 @@ TEST(HostTurn, IsDueWhenTheClockHasJumpedBack) {
 bool moved(TurnBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
   burst.restart();
   for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_s : usual_s);
-  return burst.moved_messages();
+  return burst.messages_came_in();
 }
 
 TEST(TurnBurst, TellsWorkByTheTimeThatItTakes) {
@@ -456,7 +456,7 @@ void stay_on_one_core() {
 // How often a thread sleeps that waits for half a second on a core where another one computes.
 long naps_beside_a_computer(bool gives_way) {
   Bell bell;
-  const Patience patience{.gives_way = gives_way, .bell = &bell};
+  const Patience patience{.yields_to_threads = gives_way, .bell = &bell};
   std::atomic<bool> is_over{false};
   long naps = 0;
   std::jthread computer([&] {

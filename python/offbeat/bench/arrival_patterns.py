@@ -45,26 +45,26 @@ class Pattern:
         return list(islice(self.draw(ranks, seed), most))
 
 
-def _each(fraction: Callable[[float], float]) -> Draw:
+def _rounds_from_fraction(fraction: Callable[[float], float]) -> Draw:
     """One round, from a function of the position x = i / (p - 1)."""
-    return lambda ranks, _: [_scaled([fraction(rank / max(ranks - 1, 1)) for rank in range(ranks)])]
+    return lambda ranks, _: [_scaled_to_latest([fraction(rank / max(ranks - 1, 1)) for rank in range(ranks)])]
 
 
-def _scaled(delays: list[float]) -> list[float]:
+def _scaled_to_latest(delays: list[float]) -> list[float]:
     """The delays divided by the largest, so that the latest rank is late by the whole skew."""
     latest = max(delays)
     return [delay / latest if latest > 0 else 0.0 for delay in delays]
 
 
-def _only(chosen: Callable[[int], int]) -> Draw:
+def _late_only(chosen: Callable[[int], int]) -> Draw:
     return lambda ranks, _: [[float(rank == chosen(ranks)) for rank in range(ranks)]]
 
 
-def _half_step(ranks: int, _: int) -> Rounds:
+def _half_of_ranks_late(ranks: int, _: int) -> Rounds:
     return [[float(2 * rank >= ranks) for rank in range(ranks)]]
 
 
-def _drawn(rounds: int) -> Draw:
+def _drawn_pattern(rounds: int) -> Draw:
     def draw(ranks: int, seed: int) -> Iterable[list[float]]:
         generator = random.Random(seed)
         return ([generator.random() for _ in range(ranks)] for _ in range(rounds))
@@ -72,9 +72,9 @@ def _drawn(rounds: int) -> Draw:
     return draw
 
 
-def _drawn_once(ranks: int, seed: int) -> Rounds:
-    (delays,) = _drawn(1)(ranks, seed)
-    return [_scaled(delays)]
+def _random_delays(ranks: int, seed: int) -> Rounds:
+    (delays,) = _drawn_pattern(1)(ranks, seed)
+    return [_scaled_to_latest(delays)]
 
 
 def _bimodal(stragglers: int | None) -> Draw:
@@ -101,36 +101,52 @@ def _node_late(ranks_per_node: int | None) -> Draw:
 # First no lateness. Then the eight shapes of paper 4, figure 3; its text names five of them, and half_step,
 # bell and valley are our names. Then the bounded random arrival of paper 0, and what clusters show.
 PATTERNS: dict[str, Pattern] = {
-    "balanced": Pattern("all ranks arrive together", "0", _each(lambda x: 0.0)),
-    "ascending": Pattern("rank 0 arrives first, the others follow at equal steps", "x", _each(lambda x: x)),
+    "balanced": Pattern("all ranks arrive together", "0", _rounds_from_fraction(lambda x: 0.0)),
+    "ascending": Pattern(
+        "rank 0 arrives first, the others follow at equal steps", "x", _rounds_from_fraction(lambda x: x)
+    ),
     "descending": Pattern(
-        "the last rank arrives first, the others at equal steps", "1 - x", _each(lambda x: 1.0 - x)
+        "the last rank arrives first, the others at equal steps",
+        "1 - x",
+        _rounds_from_fraction(lambda x: 1.0 - x),
     ),
     "first_delayed": Pattern(
-        "rank 0 is late by the skew", "1 for rank 0, otherwise 0", _only(lambda ranks: 0)
+        "rank 0 is late by the skew", "1 for rank 0, otherwise 0", _late_only(lambda ranks: 0)
     ),
     "first_early": Pattern(
-        "rank 0 arrives first, all others are late by the skew", "0 for rank 0, otherwise 1", _each(math.ceil)
+        "rank 0 arrives first, all others are late by the skew",
+        "0 for rank 0, otherwise 1",
+        _rounds_from_fraction(math.ceil),
     ),
     "last_delayed": Pattern(
-        "the last rank is late by the skew", "1 for rank p - 1, otherwise 0", _only(lambda ranks: ranks - 1)
+        "the last rank is late by the skew",
+        "1 for rank p - 1, otherwise 0",
+        _late_only(lambda ranks: ranks - 1),
     ),
     "half_step": Pattern(
-        "the upper half of the ranks is late by the skew", "1 for i >= p / 2, otherwise 0", _half_step
+        "the upper half of the ranks is late by the skew",
+        "1 for i >= p / 2, otherwise 0",
+        _half_of_ranks_late,
     ),
-    "bell": Pattern("the ranks in the middle are late", "4 x (1 - x)", _each(lambda x: 4.0 * x * (1.0 - x))),
+    "bell": Pattern(
+        "the ranks in the middle are late",
+        "4 x (1 - x)",
+        _rounds_from_fraction(lambda x: 4.0 * x * (1.0 - x)),
+    ),
     "valley": Pattern(
-        "the ranks at both ends are late", "(2 x - 1)^2", _each(lambda x: (2.0 * x - 1.0) ** 2)
+        "the ranks at both ends are late",
+        "(2 x - 1)^2",
+        _rounds_from_fraction(lambda x: (2.0 * x - 1.0) ** 2),
     ),
     "random_once": Pattern(
         "each rank is late by a random part of the skew, drawn once",
         "u_i / max u, u uniform in 0 .. 1",
-        _drawn_once,
+        _random_delays,
     ),
     "random": Pattern(
         "each rank is late by a random part of the skew, drawn anew each time",
         "u_i for each call, uniform in 0 .. 1",
-        _drawn(DRAWN_ROUNDS),
+        _drawn_pattern(DRAWN_ROUNDS),
     ),
     "bimodal": Pattern(
         "a few ranks, drawn anew each time, are late by the skew: bimodal(K), otherwise one in 16",
@@ -144,19 +160,21 @@ PATTERNS: dict[str, Pattern] = {
     ),
 }
 
-_WITH_NUMBER = {"bimodal": _bimodal, "node_late": _node_late}
+_PATTERNS_WITH_NUMBER = {"bimodal": _bimodal, "node_late": _node_late}
 
 
-def find(name: str) -> Pattern:
+def find_pattern(name: str) -> Pattern:
     """The pattern that ``name`` means: a name, a name with a number, or a path."""
     if name in PATTERNS:
         return PATTERNS[name]
     match = re.fullmatch(r"(\w+)\((\d{1,9})\)", name)
-    if match is not None and match[1] in _WITH_NUMBER:
+    if match is not None and match[1] in _PATTERNS_WITH_NUMBER:
         if int(match[2]) == 0:
             raise CommandError(f"{name}: the number must be at least 1")
         base = PATTERNS[match[1]]
-        return Pattern(base.summary.partition(":")[0], base.formula, _WITH_NUMBER[match[1]](int(match[2])))
+        return Pattern(
+            base.summary.partition(":")[0], base.formula, _PATTERNS_WITH_NUMBER[match[1]](int(match[2]))
+        )
     if "/" in name or "." in name or (name and Path(name).exists()):
         return Pattern(f"as recorded in {name}", "line i / the largest line", _recorded(Path(name)))
     known = ", ".join(PATTERNS)
@@ -180,7 +198,7 @@ def parse_names(text: str) -> list[str]:
     """Split a list such as ``balanced,random``. Raises CommandError if a part is not a pattern."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        find(name)
+        find_pattern(name)
         if re.search(r"\s", name):
             raise CommandError(f"the path of a pattern must have no spaces: '{name}'")
     return list(dict.fromkeys(names))
@@ -188,20 +206,20 @@ def parse_names(text: str) -> list[str]:
 
 def summary(name: str) -> str:
     """The pattern in words."""
-    return find(name).summary
+    return find_pattern(name).summary
 
 
 def rounds(name: str, ranks: int, seed: int, most: int = DRAWN_ROUNDS) -> Rounds:
     """The rounds of a pattern; calls take them in turn."""
-    return find(name).rounds(ranks, seed, most)
+    return find_pattern(name).rounds(ranks, seed, most)
 
 
 def is_skewed(name: str, ranks: int) -> bool:
     """Whether any rank is late."""
-    return any(delay > 0 for row in find(name).draw(ranks, 1) for delay in row)
+    return any(delay > 0 for row in find_pattern(name).draw(ranks, 1) for delay in row)
 
 
-def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
+def delays_as_text(names: Sequence[str], ranks: int, seed: int) -> str:
     """The patterns as src/mpi/bench/options.cpp reads them. All draws happen here, in one process."""
     lines = []
     for name in names:
@@ -214,7 +232,7 @@ def as_text(names: Sequence[str], ranks: int, seed: int) -> str:
 # -- files
 
 
-def read(path: Path) -> list[float]:
+def read_delays(path: Path) -> list[float]:
     """The mean delay of each rank in microseconds, in a pattern file or a trace."""
     return [statistics.fmean(delays) for delays in zip(*read_rounds(path), strict=True)]
 

@@ -15,7 +15,7 @@ from offbeat.bench.results import Result
 # The collectives whose size is that of one block. The data of a call are the blocks of all ranks.
 IN_BLOCKS = ("allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter", "reduce_scatter_block")
 # What a rank sends or receives at least, in multiples of the data, for p ranks. Others: all of it.
-_ON_THE_BUS: dict[str, Callable[[int], float]] = {
+_BUS_FACTORS: dict[str, Callable[[int], float]] = {
     "allreduce": lambda p: 2 * (p - 1) / p,
     **dict.fromkeys((*IN_BLOCKS, "reduce_scatter"), lambda p: (p - 1) / p),
 }
@@ -33,12 +33,12 @@ def total_bytes(collective: str, size_bytes: int, ranks: int) -> int:
     return size_bytes * ranks if collective in IN_BLOCKS else size_bytes
 
 
-def of(result: Result, ranks: int) -> Bandwidth | None:
+def bandwidth_of_result(result: Result, ranks: int) -> Bandwidth | None:
     """The bandwidths of a measured cell, by the median of its last delay. None if no data move."""
     if not result.last_delays_us or not result.cell.size_bytes or result.last_delay.median <= 0:
         return None
     collective = result.cell.collective
     data = total_bytes(collective, result.cell.size_bytes, ranks)
     algorithm = data / (result.last_delay.median * 1e3)
-    share = _ON_THE_BUS.get(collective)
+    share = _BUS_FACTORS.get(collective)
     return Bandwidth(algorithm, algorithm * share(ranks) if share is not None else algorithm)

@@ -25,7 +25,7 @@ class BenchFile:
     warnings: list[str]  # one line for each thing that is missing or doubtful
 
 
-def looks_like_one(path: Path) -> bool:
+def looks_like_bench_file(path: Path) -> bool:
     """Whether a file is JSON rather than a trace."""
     try:
         with path.open("rb") as file:

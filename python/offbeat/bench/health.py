@@ -10,7 +10,7 @@ from enum import Enum
 from offbeat.bench.probe import RankFacts
 from offbeat.units import format_count, format_size
 
-_WINDOWS_BYTES = 64 << 20  # what the boards of a rank may take together: OFFBEAT_MEMORY_MIB
+_BOARD_MEMORY_BYTES = 64 << 20  # what the boards of a rank may take together: OFFBEAT_MEMORY_MIB
 
 
 class Status(str, Enum):
@@ -31,7 +31,7 @@ class Check:
     advice: str = ""
 
 
-def of_ranks(ranks: Sequence[RankFacts]) -> list[Check]:
+def checks_of_ranks(ranks: Sequence[RankFacts]) -> list[Check]:
     """The checks that need running ranks."""
     hosts: dict[str, list[RankFacts]] = {}
     for each in ranks:
@@ -77,18 +77,20 @@ def _shared_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
                 f"the ranks of {host} do not share memory, so their collectives go to the MPI",
                 "Give containers one /dev/shm (--ipc=host), and check that OFFBEAT_BOARD_KIB is not 0.",
             )
-        elif free < len(ranks) * _WINDOWS_BYTES:
-            wanted = format_size(len(ranks) * _WINDOWS_BYTES)
+        elif free < len(ranks) * _BOARD_MEMORY_BYTES:
+            wanted = format_size(len(ranks) * _BOARD_MEMORY_BYTES)
             yield Check(
                 "shared memory",
                 Status.warning,
-                f"/dev/shm of {host} has {format_size(least)}, {_about(free)} of it free; "
+                f"/dev/shm of {host} has {format_size(least)}, {_rounded_size(free)} of it free; "
                 f"{format_count(len(ranks), 'rank')} may want {wanted}",
                 "Make it larger (docker run --shm-size), or set OFFBEAT_MEMORY_MIB to less.",
             )
         else:
             yield Check(
-                "shared memory", Status.ok, f"/dev/shm of {host}: {_about(least)}, {_about(free)} free"
+                "shared memory",
+                Status.ok,
+                f"/dev/shm of {host}: {_rounded_size(least)}, {_rounded_size(free)} free",
             )
 
 
@@ -112,7 +114,7 @@ def _locked_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
     if not limits:
         yield Check("locked memory", Status.ok, "no limit (ulimit -l)")
         return
-    text = f"at most {_about(min(limits))} (ulimit -l)"
+    text = f"at most {_rounded_size(min(limits))} (ulimit -l)"
     if len(hosts) > 1:
         advice = "Fast networks need locked memory: ask for `memlock unlimited` on these hosts."
         yield Check("locked memory", Status.warning, text, advice)
@@ -120,7 +122,7 @@ def _locked_memory(hosts: Mapping[str, Sequence[RankFacts]]) -> Iterator[Check]:
         yield Check("locked memory", Status.ok, f"{text}; offbeat locks none")
 
 
-def _about(size_bytes: int) -> str:
+def _rounded_size(size_bytes: int) -> str:
     """A size in whole MiB or GiB."""
     if size_bytes >= 1 << 30:
         return f"{size_bytes / (1 << 30):.1f} GiB"

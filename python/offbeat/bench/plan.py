@@ -19,8 +19,8 @@ from offbeat.units import Skew, parse_skew
 
 COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served"])
 NATIVE = "native"  # the name, among algorithms, of the host MPI's own collective
-BUILT_IN = "default"  # the name, among algorithms, of the preload's own choice
-USUAL = "allreduce"  # the default collective of a benchmark; the output leaves its name out
+BUILT_IN_CHOICE = "default"  # the name, among algorithms, of the preload's own choice
+DEFAULT_COLLECTIVE = "allreduce"  # the default collective of a benchmark; the output leaves its name out
 MAX_ITERATIONS = 1000
 MOST_RANKS = 1 << 20  # of a benchmark or a simulation; patterns and traces hold as many
 _FACTS = {each["name"]: each for each in _core.collectives()}
@@ -96,7 +96,7 @@ class Plan:
     algorithms: Sequence[str]  # canonical; the first is native
     patterns: Sequence[str] = ("balanced",)
     skews: Sequence[Skew] = (Skew(factor=1.0),)
-    collectives: Sequence[str] = (USUAL,)
+    collectives: Sequence[str] = (DEFAULT_COLLECTIVE,)
     budget_s: float = 60.0
     seed: int = 1
     max_iterations: int = MAX_ITERATIONS
@@ -157,13 +157,13 @@ class Plan:
         return jobs
 
     def _host_call(self, algorithm: str, collective: str) -> str:
-        return host_algorithms.call(algorithm, collective, nonblocking=self.computing is not None)
+        return host_algorithms.host_call_of(algorithm, collective, nonblocking=self.computing is not None)
 
     def serves(self, algorithm: str, collective: str) -> bool:
         """Whether an algorithm takes part in the cells of a collective."""
-        if host_algorithms.is_native(algorithm) or algorithm == BUILT_IN:
+        if host_algorithms.is_native(algorithm) or algorithm == BUILT_IN_CHOICE:
             return True
-        return serves(host_algorithms.without_name(algorithm), collective)
+        return serves(host_algorithms.without_host_name(algorithm), collective)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as the file of a benchmark has it."""
@@ -263,7 +263,7 @@ def parse_roots(text: str, ranks: int) -> list[int]:
     return list(dict.fromkeys(roots))
 
 
-def parse_algorithms(text: str, collectives: Sequence[str] = (USUAL,)) -> list[str]:
+def parse_algorithms(text: str, collectives: Sequence[str] = (DEFAULT_COLLECTIVE,)) -> list[str]:
     """Split a list of expressions, native(NAME) and default. The result begins with native in any case."""
     return list(dict.fromkeys(["native", *(_canonical(text, collectives) for text in split_list(text))]))
 
@@ -273,8 +273,8 @@ def _canonical(expression: str, collectives: Sequence[str]) -> str:
     host = "native" if name is None else f"native({name})"
     if host_algorithms.is_native(expression):
         return host
-    if expression == BUILT_IN:
+    if expression == BUILT_IN_CHOICE:
         return expression
-    plain = host_algorithms.without_name(expression)
+    plain = host_algorithms.without_host_name(expression)
     fitting = [collective for collective in collectives if serves(plain, collective)]
     return canonical(plain, (fitting or collectives)[0]).replace("native", host)

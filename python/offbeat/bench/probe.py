@@ -17,7 +17,7 @@ from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import launch, libraries
 from offbeat.mpi.choice import Choice
 
-_LONGEST_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def probe(
         try:
             done = subprocess.run(
                 job.command, env=job.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=_LONGEST_S, check=False,
+                timeout=_TIMEOUT_S, check=False,
             )  # fmt: skip
         except OSError as error:
             raise CommandError(f"cannot execute {job.command[0]}: {error.strerror}", FAILED) from None
         except subprocess.TimeoutExpired:
-            raise CommandError(f"{job.command[0]} has not ended after {_LONGEST_S:g} s", FAILED) from None
+            raise CommandError(f"{job.command[0]} has not ended after {_TIMEOUT_S:g} s", FAILED) from None
         text = output.read_text(encoding="utf-8") if output.exists() else ""
     found = [
         _facts(record) for line in text.splitlines() if (record := json.loads(line))["record"] == "probe"

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from offbeat.bench.samples import Delay
 
 BALANCED = "balanced"
-GOOD = 0.05  # section IV.B: an algorithm up to this much slower than the fastest counts as equally good
-BAND = 0.25  # section IV.C: a change under a pattern up to this size counts as no change
+GOOD_WITHIN = (
+    0.05  # section IV.B: an algorithm up to this much slower than the fastest counts as equally good
+)
+UNCHANGED_WITHIN = 0.25  # section IV.C: a change under a pattern up to this size counts as no change
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ def balanced_of(row: Row, rows: Sequence[Row]) -> Row | None:
     return next(same, None)
 
 
-def good(row: Row) -> set[str]:
+def nearly_fastest(row: Row) -> set[str]:
     """The algorithms at most 5% slower than the fastest (section IV.B, figure 5)."""
     times = row.times
-    limit = (1 + GOOD) * min(times.values(), default=0.0)
+    limit = (1 + GOOD_WITHIN) * min(times.values(), default=0.0)
     return {algorithm for algorithm, time in times.items() if time <= limit}
 
 
@@ -136,6 +138,6 @@ def algorithms_of(rows: Sequence[Row], collective: str) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def at(rows: Sequence[Row], collective: str, size_bytes: int) -> list[Row]:
+def rows_at(rows: Sequence[Row], collective: str, size_bytes: int) -> list[Row]:
     """The rows of a collective at one size."""
     return [row for row in rows if (row.collective, row.size_bytes) == (collective, size_bytes)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offbeat.bench.plan import USUAL
+from offbeat.bench.plan import DEFAULT_COLLECTIVE
 from offbeat.bench.results import MEASURES, Result, Wrong, cell_of
 from offbeat.errors import CommandError
 from offbeat.units import format_size
@@ -32,16 +32,16 @@ class Records:
     def add(self, line: str | bytes, where: str = "a line") -> None:
         """Add one line of a file. Raises CommandError, with ``where``, if the ranks did not write it."""
         try:
-            self._add(json.loads(line))
+            self._add_record(json.loads(line))
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommandError(
                 f"{where} is damaged: it is not what the ranks of offbeat bench write"
             ) from None
 
-    def _add(self, record: dict[str, Any]) -> None:
+    def _add_record(self, record: dict[str, Any]) -> None:
         kind = record["record"]
         if kind == "begin":
-            self.doing = _doing(record)
+            self.doing = _activity_of_ranks(record)
             self.last_begin = record
             self.begun += record["what"] == "measure"
         elif kind == "header":
@@ -58,9 +58,9 @@ class Records:
             self.ended = True
 
 
-def _doing(record: Json) -> str:
+def _activity_of_ranks(record: Json) -> str:
     what, size = record["what"], format_size(record["size_bytes"])
-    collective = "" if record["collective"] == USUAL else f"{record['collective']}, "
+    collective = "" if record["collective"] == DEFAULT_COLLECTIVE else f"{record['collective']}, "
     if what == "measure":
         return f"measuring {collective}{size}, {record['pattern']} arrival"
     verb = "checking" if what == "check" else "calibrating"

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offbeat.bench.plan import USUAL, Call, Cell, Job, Plan, combines, has_root
+from offbeat.bench.plan import DEFAULT_COLLECTIVE, Call, Cell, Job, Plan, combines, has_root
 from offbeat.bench.samples import Delay, summarize
 from offbeat.errors import CommandError
 from offbeat.field_types import checked
@@ -213,7 +213,7 @@ class Benchmark:
         for result in self.results:
             if result.wrong is not None:
                 cell = result.cell
-                where = "" if cell.collective == USUAL else f"{cell.collective} by "
+                where = "" if cell.collective == DEFAULT_COLLECTIVE else f"{cell.collective} by "
                 variant = f" ({cell.variant})" if cell.variant else ""
                 key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}{variant}"
                 pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
@@ -222,9 +222,9 @@ class Benchmark:
 
     def to_json(self) -> dict[str, Any]:
         """The benchmark as its file has it."""
-        return {**self._head(), "cells": [result.to_json() for result in self.results]}
+        return {**self._json_without_results(), "cells": [result.to_json() for result in self.results]}
 
-    def _head(self) -> dict[str, Any]:
+    def _json_without_results(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -236,7 +236,7 @@ class Benchmark:
 
     def write(self, path: Path) -> None:
         """Write the file, by renaming a complete one, so that a reader never sees half of it."""
-        text = _one_cell_a_line(self._head(), [result.json_text for result in self.results])
+        text = _one_cell_a_line(self._json_without_results(), [result.json_text for result in self.results])
         write_whole(path, lambda file: file.write(text))
 
 

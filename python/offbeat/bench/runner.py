@@ -28,10 +28,12 @@ from offbeat.units import Skew, parse_skew
 
 NativeUs = Mapping[Call, float]  # the host's medians when no rank is late
 
-_FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
-_GRACE_S = 10.0  # how long after the deadline a call under way may take to end, together with the job
+_SHARED_FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
+_GRACE_AFTER_DEADLINE_S = (
+    10.0  # how long after the deadline a call under way may take to end, together with the job
+)
 # The beginnings of the environment variables that change what the ranks run.
-_VARIABLES = (
+_DESCRIBED_VARIABLES = (
     "OFFBEAT_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "HYDRA_",
     "FI_", "UCX_",
 )  # fmt: skip
@@ -40,7 +42,7 @@ _VARIABLES = (
 # -- the conditions of a benchmark
 
 
-def about(plan: Plan, choice: Choice) -> dict[str, Any]:
+def describe_run(plan: Plan, choice: Choice) -> dict[str, Any]:
     """The fields of the file that describe the machine, the MPI, offbeat and the environment."""
     install = choice.install
     library = libraries.preload_library(install.family)
@@ -66,12 +68,14 @@ def about(plan: Plan, choice: Choice) -> dict[str, Any]:
             "cpus": [],
             "shares_cores": plan.ranks > machine.cpus(),
         },
-        "environment": {name: variables[name] for name in sorted(variables) if name.startswith(_VARIABLES)},
-        "patterns": {name: _described(name, plan) for name in plan.patterns},
+        "environment": {
+            name: variables[name] for name in sorted(variables) if name.startswith(_DESCRIBED_VARIABLES)
+        },
+        "patterns": {name: _described_pattern(name, plan) for name in plan.patterns},
     }
 
 
-def _described(pattern: str, plan: Plan) -> dict[str, Any]:
+def _described_pattern(pattern: str, plan: Plan) -> dict[str, Any]:
     rounds = arrival_patterns.rounds(pattern, plan.ranks, plan.seed)
     means = [round(statistics.fmean(delays), 6) for delays in zip(*rounds, strict=True)]
     return {"summary": arrival_patterns.summary(pattern), "mean": means}
@@ -92,7 +96,7 @@ def timestamp() -> str:
 def refuse_other(earlier: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
     """Refuse to resume a file under other conditions: machine, MPI, offbeat or environment."""
     for field, what in (("machine", "machine"), ("mpi", "MPI"), ("environment", "environment")):
-        _compare(earlier.get(field), now[field], what, path)
+        _refuse_difference(earlier.get(field), now[field], what, path)
     builds = [side.get("offbeat", {}) for side in (earlier, now)]
     if any(builds[0].get(name) != builds[1].get(name) for name in ("version", "sha256")):
         raise CommandError(
@@ -106,7 +110,7 @@ def _build(of: Mapping[str, Any]) -> str:
     return f"{of.get('version', 'unknown')}, {str(of.get('sha256', 'unknown'))[:8]}"
 
 
-def _compare(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:
+def _refuse_difference(earlier: Any, now: Mapping[str, Any], what: str, path: Path) -> None:
     earlier = earlier if isinstance(earlier, dict) else {}
     for name in sorted({*earlier, *now}):
         if earlier.get(name) != now.get(name):
@@ -124,7 +128,7 @@ def rank_arguments(
 ) -> list[str]:
     """The arguments of the measuring ranks, as src/mpi/bench/options.cpp reads them."""
     arguments = []
-    for name in _FILES:
+    for name in _SHARED_FILES:
         arguments += [f"--{name}", str(files[name])]
     for algorithm in job.algorithms:
         arguments += ["--algorithm", algorithm]
@@ -149,14 +153,14 @@ def _cell_line(cell: Cell, native_us: float) -> str:
 
 
 def _write_files(job: Job, plan: Plan, native_us: NativeUs, files: Mapping[str, Path]) -> None:
-    arrivals = arrival_patterns.as_text(list(plan.patterns), plan.ranks, plan.seed)
+    arrivals = arrival_patterns.delays_as_text(list(plan.patterns), plan.ranks, plan.seed)
     files["arrivals"].write_text(arrivals, encoding="utf-8")
     lines = [_cell_line(c, native_us.get(c.call, 0.0)) for c in job.cells]
     files["cells"].write_text("".join(lines), encoding="utf-8")
     files["gate"].write_bytes(bytes(mmap.PAGESIZE))
 
 
-def build(
+def job_command(
     job: Job, plan: Plan, choice: Choice, files: Mapping[str, Path], *, deadline: float
 ) -> launch.Launch:
     """The mpirun command of a job."""
@@ -178,17 +182,17 @@ def build(
     return launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
 
 
-def part_of(path: Path) -> Path:
+def path_of_partial_records(path: Path) -> Path:
     """The file beside ``path`` in which the ranks write while they measure."""
     return path.with_name(f"{path.name}.part")
 
 
-def take_part(path: Path, records: Records | None = None) -> Records | None:
+def records_of_killed_run(path: Path, records: Records | None = None) -> Records | None:
     """The records that a killed run left beside the file ``path``, if there are any. Removes nothing.
 
     They are added to ``records``, by default to new ones.
     """
-    part = part_of(path)
+    part = path_of_partial_records(path)
     if not part.exists():
         return None
     with part.open("rb") as file:
@@ -203,15 +207,15 @@ def take_part(path: Path, records: Records | None = None) -> Records | None:
     return records
 
 
-def join_part(benchmark: Benchmark, path: Path) -> int:
+def add_results_of_killed_run(benchmark: Benchmark, path: Path) -> int:
     """Add the results that a killed run left beside its file. Returns how many there were."""
-    records = take_part(path)
+    records = records_of_killed_run(path)
     if records is None:
         return 0
     benchmark.add(records.results)
     add_header(benchmark, records.header)
     benchmark.write(path)
-    part_of(path).unlink()
+    path_of_partial_records(path).unlink()
     return len(records.results)
 
 
@@ -262,7 +266,7 @@ def run(
             add_header(benchmark, records.header)
             if path is not None:
                 benchmark.write(path)
-                part_of(path).unlink(missing_ok=True)
+                path_of_partial_records(path).unlink(missing_ok=True)
 
 
 def _unfinished_jobs(benchmark: Benchmark) -> list[Job]:
@@ -294,16 +298,18 @@ def run_job(
 
     The ranks stop at ``until``, a Unix time. They are ended ``grace_s`` later, or as soon as they have
     written nothing for ``silence_s``; both raise CommandError. If ``path`` is the file of a benchmark, the
-    ranks write beside it (``part_of``), so that their results survive a kill of this process.
+    ranks write beside it (``path_of_partial_records``), so that their results survive a kill of this process.
     """
     shared = shared_folder or _shared_folder(plan)
     with tempfile.TemporaryDirectory(prefix=".offbeat-bench-", dir=shared) as folder:
-        files = {name: Path(folder) / name for name in _FILES}
+        files = {name: Path(folder) / name for name in _SHARED_FILES}
         if path is not None:
-            files["output"] = part_of(path)
+            files["output"] = path_of_partial_records(path)
         _write_files(job, plan, native_us, files)
-        built = build(job, plan, choice, files, deadline=until)
-        limits = rank_processes.Limits(until + (_GRACE_S if grace_s is None else grace_s), silence_s)
+        built = job_command(job, plan, choice, files, deadline=until)
+        limits = rank_processes.Limits(
+            until + (_GRACE_AFTER_DEADLINE_S if grace_s is None else grace_s), silence_s
+        )
         rank_processes.follow(
             built, Path(folder), files["output"], limits, records, on_change, show_output=show_output
         )
@@ -317,6 +323,6 @@ def _shared_folder(plan: Plan) -> str | None:
 
 def measure(plan: Plan, choice: Choice, native_us: NativeUs | None = None) -> Benchmark:
     """Run a benchmark without a file."""
-    benchmark = Benchmark(plan, about(plan, choice))
+    benchmark = Benchmark(plan, describe_run(plan, choice))
     run(benchmark, choice, native_us=native_us)
     return benchmark

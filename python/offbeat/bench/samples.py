@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_BATCHES = 10
-_ENOUGH_FOR_BATCHES = 50
+_BATCH_COUNT = 10
+_LEAST_SAMPLES_FOR_BATCHES = 50
 _STUDENT_T = 2.262  # two-sided 95%, 9 degrees of freedom
 
 
@@ -60,9 +60,9 @@ def _half_width_of_batches(samples: Sequence[float]) -> float:
 
     Order statistics miss noise that lasts for many samples; these medians see it.
     """
-    if len(samples) < _ENOUGH_FOR_BATCHES:
+    if len(samples) < _LEAST_SAMPLES_FOR_BATCHES:
         return 0.0
-    length = len(samples) // _BATCHES
-    batches = [samples[b * length : (b + 1) * length] for b in range(_BATCHES)]
+    length = len(samples) // _BATCH_COUNT
+    batches = [samples[b * length : (b + 1) * length] for b in range(_BATCH_COUNT)]
     medians = [sorted(batch)[length // 2] for batch in batches]
-    return _STUDENT_T * statistics.stdev(medians) / math.sqrt(_BATCHES)
+    return _STUDENT_T * statistics.stdev(medians) / math.sqrt(_BATCH_COUNT)

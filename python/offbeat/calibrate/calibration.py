@@ -77,7 +77,7 @@ class Calibration:
         session, path = self._session, self._path
         sessions.find_layout(session, self._choice, path)
         counts = session.goal.algorithm_ranks
-        if counts and sessions.level(session) is None:
+        if counts and sessions.level_of_nodes(session) is None:
             counts = []
             self._say(
                 "several ranks on each of several nodes: no cost formula has that, so no algorithm gets "
@@ -128,19 +128,19 @@ class Calibration:
         """Fit everything, and write both files."""
         session = self._session
         try:
-            found = parameters.calibrated(session.results, session.layout)
+            found = parameters.fit_parameters(session.results, session.layout)
         except CommandError as error:
             raise CommandError(f"{error}; to resume: {self.resume_command}", FAILED) from None
         fitted, refused, too_few = (
             sessions.fit_algorithms(session, found, benchmarks) if benchmarks else ([], [], {})
         )
-        text = machine_file.text(
+        text = machine_file.machine_file_text(
             found,
             fitted,
             name=session.goal.name,
             source=self._source(),
             vendor=self._choice.install.vendor,
-            level=sessions.level(session) or "between_nodes",
+            level=sessions.level_of_nodes(session) or "between_nodes",
         )
         session.write(
             self._path,

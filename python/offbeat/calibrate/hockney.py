@@ -20,20 +20,20 @@ from offbeat.calibrate.regression import Interval, bootstrap, fit
 from offbeat.mpi import host_algorithms
 from offbeat.units import format_count
 
-OWN = ("linear", "binomial", "recursive_doubling", "ring", "ring_segmented(8KiB)", "rabenseifner")
+OWN_ALGORITHMS = ("linear", "binomial", "recursive_doubling", "ring", "ring_segmented(8KiB)", "rabenseifner")
 # The formulas of native(NAME), where the MPI's name is not that of an algorithm of ours.
-_FORMULAS = {
+_COST_FORMULAS = {
     "nonoverlapping": "binomial",
     "reduce_bcast": "binomial",
     "ring_segmented": "ring_segmented(1MiB)",  # coll_tuned_allreduce_algorithm_segmentsize, by default
     "shumilin_ring": "ring",
 }
 LEAST_CASES = 6
-_ITERATIONS = 12
-_CONVERGED = 1e-4
+_MAX_ITERATIONS = 12
+_CONVERGED_CHANGE = 1e-4
 # A formula counts as linear within these steps: relative, in µs, and in µs per byte.
 _STEP, _LEAST_STEPS = 1e-3, (1e-3, 1e-9)
-_LEAST_REST = 0.02  # a smaller part of a time says nothing of latency and rate
+_LEAST_USEFUL_SHARE = 0.02  # a smaller part of a time says nothing of latency and rate
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def formula_of(expression: str) -> str | None:
     formula = expression
     if host_algorithms.is_native(expression):
         name = host_algorithms.name_in(expression)
-        formula = _FORMULAS.get(name or "", name or "")
+        formula = _COST_FORMULAS.get(name or "", name or "")
     try:
         known = _core.cost("allreduce", formula, 4, 1024, a=1e-6, b=1e-9, c=1e-10)
     except _core.ExpressionError:
@@ -73,11 +73,11 @@ def formula_of(expression: str) -> str | None:
 
 def usual_algorithms(vendor: str, version: str) -> list[str]:
     """The algorithms that paper 2 has: ours, and those of the MPI that have a formula and were checked."""
-    names = host_algorithms.known(vendor, "allreduce")
-    if (checked := host_algorithms.checked(vendor, version)) is not None:
+    names = host_algorithms.known_names(vendor, "allreduce")
+    if (checked := host_algorithms.checked_names(vendor, version)) is not None:
         names = [name for name in names if name in checked.get("allreduce", [])]
     native = [f"native({name})" for name in names]
-    return [*OWN, *(name for name in native if formula_of(name) is not None)]
+    return [*OWN_ALGORITHMS, *(name for name in native if formula_of(name) is not None)]
 
 
 def cases_of(results: Sequence[Result], ranks: int, expression: str) -> list[Case]:
@@ -89,19 +89,19 @@ def cases_of(results: Sequence[Result], ranks: int, expression: str) -> list[Cas
     ]
 
 
-def can_fit(cases: Sequence[Case]) -> bool:
+def has_cost_formula(cases: Sequence[Case]) -> bool:
     """Whether these cases are enough for a fit."""
     return len(cases) >= LEAST_CASES and len({case.size_bytes for case in cases}) >= 3
 
 
-def fitted(
+def fit_algorithm(
     expression: str, cases: Sequence[Case], combine_ns_per_byte: float, eager_bytes: int
 ) -> Hockney | str:
     """The parameters of an algorithm, or why it has none: one line."""
     formula = formula_of(expression)
     if formula is None:
         return f"{expression}: no cost formula"
-    if not can_fit(cases):
+    if not has_cost_formula(cases):
         measured = f"{format_count(len(cases), 'case')} {'was' if len(cases) == 1 else 'were'} measured"
         return f"{expression}: only {measured}, and a fit needs {LEAST_CASES}"
     values = np.array([case.us for case in cases])
@@ -113,7 +113,7 @@ def fitted(
     columns, constant = cost.linear_at(cases, at)
 
     def estimate(numbers: npt.NDArray[np.intp]) -> Floats:
-        return _fit_rest(columns[numbers], constant[numbers], values[numbers])
+        return _fit_remaining_time(columns[numbers], constant[numbers], values[numbers])
 
     latency, rate = replace(bootstrap(range(len(cases)), estimate), value=at).intervals()
     for each, name in ((latency, "latency_us"), (rate, "bandwidth_gb_per_s")):
@@ -135,10 +135,10 @@ def fitted(
     )
 
 
-def _fit_rest(columns: Floats, constant: Floats, values: Floats) -> Floats:
+def _fit_remaining_time(columns: Floats, constant: Floats, values: Floats) -> Floats:
     """Fit what is left of the values without a constant part, such as the time that combining takes."""
     rest = values - constant
-    some = rest > _LEAST_REST * values
+    some = rest > _LEAST_USEFUL_SHARE * values
     if some.sum() < 2:
         raise ArithmeticError("combining takes all of the time")
     return fit(columns[some], rest[some])
@@ -168,11 +168,13 @@ class _Cost:
 
     def fit(self, cases: Sequence[Case], values: Floats) -> Floats:
         """Gauss and Newton's method with the regression of each step: a formula is linear piece by piece."""
-        at = self._start(cases, values)
+        at = self._starting_point(cases, values)
         best, error = at, self._error(cases, values, at)
-        for _ in range(_ITERATIONS):
-            found = _fit_rest(*self.linear_at(cases, at), values)
-            moved = np.abs(found - at).max() > _CONVERGED * max(float(np.abs(at).max()), min(_LEAST_STEPS))
+        for _ in range(_MAX_ITERATIONS):
+            found = _fit_remaining_time(*self.linear_at(cases, at), values)
+            moved = np.abs(found - at).max() > _CONVERGED_CHANGE * max(
+                float(np.abs(at).max()), min(_LEAST_STEPS)
+            )
             at = found
             now = self._error(cases, values, at)
             if now < error:
@@ -181,7 +183,7 @@ class _Cost:
                 break
         return best
 
-    def _start(self, cases: Sequence[Case], values: Floats) -> Floats:
+    def _starting_point(self, cases: Sequence[Case], values: Floats) -> Floats:
         short, long = int(np.argmin(values)), int(np.argmax(values))
         latency = values[short] / max(self(cases[short], 1, 0), 1e-9)
         rate = values[long] / max(self(cases[long], 0, 1), 1e-9)

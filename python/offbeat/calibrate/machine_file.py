@@ -16,7 +16,7 @@ from offbeat.mpi.install import rule_host
 _LEVELS = ("within_node", "between_nodes")
 
 
-def text(
+def machine_file_text(
     found: Calibrated, algorithms: Sequence[Hockney], *, name: str, source: str, vendor: str, level: str
 ) -> str:
     """The file. ``level`` is where the ranks of ``algorithms`` were."""
@@ -40,19 +40,19 @@ def _lines(
     if "combine_ns_per_byte" not in found.core:
         yield "combine_ns_per_byte = 0  # not known"
     for key, interval in found.core.items():
-        yield _value(key, interval)
+        yield _value_line(key, interval)
     for each, other in zip(_LEVELS, reversed(_LEVELS), strict=True):
         yield ""
         messages: Messages | None = getattr(found, each)
         if messages is not None:
-            yield from _level(each, messages, found)
+            yield from _level_section(each, messages, found)
         else:
             yield f"[{each}]  # not measured: no such messages. The values are those {_level_in_words(other)}"
             yield from _level_values(getattr(found, other), each)
     if found.line_ns is not None:
         yield ""
         yield "[board]"
-        yield _value("line_ns", found.line_ns)
+        yield _value_line("line_ns", found.line_ns)
     for algorithm in algorithms:
         yield from _algorithm(algorithm, host, level)
 
@@ -63,7 +63,7 @@ def not_measured(found: Calibrated) -> str | None:
     return missing[0] if len(missing) == 1 else None
 
 
-def advice(found: Calibrated) -> str | None:
+def advice_for_missing_level(found: Calibrated) -> str | None:
     """What to do about the level that was not measured. None: both were."""
     copied = not_measured(found)
     if copied == "between_nodes":
@@ -89,35 +89,36 @@ def _limit(messages: Messages) -> str:
     return f"{LONGEST}  # no send of up to this length waited"
 
 
-def _level(level: str, messages: Messages, found: Calibrated) -> Iterator[str]:
+def _level_section(level: str, messages: Messages, found: Calibrated) -> Iterator[str]:
     yield f"[{level}]  # {messages.points} points; median error {messages.error:.1%}"
     yield from _level_values(messages, level)
     if level == "between_nodes" and found.node_bandwidth_gb_per_s is not None:
-        yield _value("node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s)
+        yield _value_line("node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s)
     for segment in messages.segments[1:]:
         yield ""
         yield f"[[{level}.longer]]"
         yield f"from_bytes = {segment.from_bytes}"
-        yield _value("latency_us", segment.latency_us)
-        yield _value("bandwidth_gb_per_s", segment.bandwidth_gb_per_s)
+        yield _value_line("latency_us", segment.latency_us)
+        yield _value_line("bandwidth_gb_per_s", segment.bandwidth_gb_per_s)
 
 
 def _level_values(messages: Messages | None, level: str) -> Iterator[str]:
     if messages is None:
         raise ValueError("neither level was measured")
-    yield _value("latency_us", messages.segments[0].latency_us)
-    yield _value("bandwidth_gb_per_s", messages.segments[0].bandwidth_gb_per_s)
+    yield _value_line("latency_us", messages.segments[0].latency_us)
+    yield _value_line("bandwidth_gb_per_s", messages.segments[0].bandwidth_gb_per_s)
     if level == "within_node":
         yield f"eager_limit_bytes = {_limit(messages)}"
     for key, interval in messages.overheads.items():
-        yield _value(key, interval)
+        yield _value_line(key, interval)
 
 
-def _value(key: str, interval: Interval) -> str:
-    return f"{key} = {_digits(interval.value)}  # {_digits(interval.low)} to {_digits(interval.high)}"
+def _value_line(key: str, interval: Interval) -> str:
+    low, high = _rounded_text(interval.low), _rounded_text(interval.high)
+    return f"{key} = {_rounded_text(interval.value)}  # {low} to {high}"
 
 
-def _digits(value: float) -> str:
+def _rounded_text(value: float) -> str:
     return f"{value:.4g}"
 
 
@@ -131,5 +132,5 @@ def _algorithm(found: Hockney, host: str, level: str) -> Iterator[str]:
     if host_algorithms.is_native(found.expression):
         yield f"mpi = {json.dumps(host)}"
     yield f"level = {json.dumps(level)}"
-    yield _value("latency_us", found.latency_us)
-    yield _value("bandwidth_gb_per_s", found.bandwidth_gb_per_s)
+    yield _value_line("latency_us", found.latency_us)
+    yield _value_line("bandwidth_gb_per_s", found.bandwidth_gb_per_s)

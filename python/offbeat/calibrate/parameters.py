@@ -21,17 +21,17 @@ from offbeat.calibrate.regression import (
     bootstrap,
     breakpoints,
     fit,
-    line,
+    fit_line,
     relative_errors,
 )
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import format_size
 
 LEAST_ROUNDS = 6
-_QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
-_LEAST_LIMIT = 0.05  # many at once count as limited if they are slower than one alone by more
-_LONG = 64 << 10
-_OPERANDS = 3  # vectors that a combination reads and writes
+_SAMPLE_QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
+_LEAST_SLOWDOWN_OF_LIMIT = 0.05  # many at once count as limited if they are slower than one alone by more
+_LONG_BYTES = 64 << 10
+_VECTORS_PER_COMBINATION = 3  # vectors that a combination reads and writes
 
 Numbers = npt.NDArray[np.intp]
 
@@ -68,7 +68,7 @@ class Calibrated:
     refused: list[str] = field(default_factory=list)  # one line for each parameter that is left out
 
 
-def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
+def fit_parameters(results: Sequence[Result], layout: Layout) -> Calibrated:
     """Fit all parameters. Raises CommandError if too little was measured."""
     rounds = {result.round for result in results}
     if len(rounds) < LEAST_ROUNDS:
@@ -81,7 +81,7 @@ def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
     node = layout.node_of_rank
     within = [result for result in results if len({node[rank] for rank in result.ranks}) == 1]
     between = [result for result in results if len({node[rank] for rank in result.ranks}) > 1]
-    _cores(within, found)
+    _core_speeds(within, found)
     if layout.ranks_per_node > 1:
         found.within_node = _messages(within, "within_node", found)
     if len(layout.nodes) > 1:
@@ -92,7 +92,7 @@ def calibrated(results: Sequence[Result], layout: Layout) -> Calibrated:
 
 def quantile(result: Result) -> float:
     """The quantile of the samples of a probe that stands for it, in microseconds."""
-    return float(np.quantile(result.us, _QUANTILE))
+    return float(np.quantile(result.us, _SAMPLE_QUANTILE))
 
 
 def _results_of(results: Sequence[Result], kind: str, ranks: int | None = None) -> list[Result]:
@@ -179,11 +179,11 @@ def _messages(results: Sequence[Result], level: str, found: Calibrated) -> Messa
                 .scaled(1e-3),  # bytes per microsecond
             )
         )
-    messages.overheads |= _gaps(results, level, messages, found)
+    messages.overheads |= _port_gaps(results, level, messages, found)
     return messages
 
 
-_NOTHING = Interval(0.0, 0.0, 0.0)
+_ZERO_INTERVAL = Interval(0.0, 0.0, 0.0)
 
 
 def _eager_limit(results: Sequence[Result]) -> int | None:
@@ -241,7 +241,7 @@ def _overheads(
     if not late:
         return {}
     sent, groups = _medians(late)
-    received, _ = _medians(late, lambda result: float(np.quantile(result.receive_us, _QUANTILE)))
+    received, _ = _medians(late, lambda result: float(np.quantile(result.receive_us, _SAMPLE_QUANTILE)))
     overheads = {"send_overhead_us": _median(sent, groups), "receive_overhead_us": _median(received, groups)}
     if sum(each.value for each in overheads.values()) >= latency.value:
         # A late receive also does work that does not delay a message for which a rank already waits.
@@ -252,7 +252,7 @@ def _overheads(
     return overheads
 
 
-def _gaps(
+def _port_gaps(
     results: Sequence[Result], level: str, messages: Messages, found: Calibrated
 ) -> dict[str, Interval]:
     """The gaps of ports: the time of each further message of many at once, if it exceeds the core's time."""
@@ -262,12 +262,12 @@ def _gaps(
         if len({len(fan.ranks) for fan in fans}) < 2:
             continue
         values, groups = _medians(fans)
-        columns = line(np.array([len(fan.ranks) - 2 for fan in fans], dtype=float))
+        columns = fit_line(np.array([len(fan.ranks) - 2 for fan in fans], dtype=float))
 
         def period(numbers: Numbers, columns: Floats = columns, values: Floats = values) -> Floats:
             return fit(columns[numbers], values[numbers])[1:]
 
-        overhead = messages.overheads.get(f"{side}_overhead_us", _NOTHING)
+        overhead = messages.overheads.get(f"{side}_overhead_us", _ZERO_INTERVAL)
         each = bootstrap(groups, period).intervals()[0]
         if each.low <= overhead.high:
             found.refused.append(
@@ -288,14 +288,13 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
     if not many:
         return
     most = max(len(result.ranks) for result in many)
-    several = [result for result in many if len(result.ranks) == most and result.size_bytes >= _LONG]
+    several = [result for result in many if len(result.ranks) == most and result.size_bytes >= _LONG_BYTES]
     if not several:
         return
     pairs = most // 2
-    handshake = 2 * found.between_nodes.overheads.get("handshake_us", _NOTHING).value
-    cores = sum(
-        found.between_nodes.overheads.get(f"{s}_overhead_us", _NOTHING).value for s in ("send", "receive")
-    )
+    handshake = 2 * found.between_nodes.overheads.get("handshake_us", _ZERO_INTERVAL).value
+    overheads = found.between_nodes.overheads
+    cores = sum(overheads.get(f"{s}_overhead_us", _ZERO_INTERVAL).value for s in ("send", "receive"))
 
     def slower(result: Result) -> float:
         """The time of a byte, divided by its time when one message travels alone."""
@@ -308,7 +307,7 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
 
     values, groups = _medians(several, slower)
     times = _median(values, groups)
-    if times.low <= 1 + _LEAST_LIMIT:
+    if times.low <= 1 + _LEAST_SLOWDOWN_OF_LIMIT:
         found.refused.append(
             f"between_nodes: node_bandwidth_gb_per_s: {pairs} pairs at once are not slower than one"
         )
@@ -317,11 +316,11 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
     found.node_bandwidth_gb_per_s = times.inverse().scaled(pairs * rate)
 
 
-def _cores(results: Sequence[Result], found: Calibrated) -> None:
+def _core_speeds(results: Sequence[Result], found: Calibrated) -> None:
     for kind in ("combine", "copy"):
         alone = _results_of(results, kind, 1)
         values, groups = _medians(alone)
-        columns = line(_sizes(alone))
+        columns = fit_line(_sizes(alone))
 
         def rate(numbers: Numbers, columns: Floats = columns, values: Floats = values) -> Floats:
             return fit(columns[numbers], values[numbers])[1:]
@@ -344,10 +343,12 @@ def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
     if not all_:
         return
     ratios, groups = _medians(all_, lambda r: quantile(r) / one[r.round, r.size_bytes])
-    if _median(ratios, groups).low <= 1 + _LEAST_LIMIT:
+    if _median(ratios, groups).low <= 1 + _LEAST_SLOWDOWN_OF_LIMIT:
         found.refused.append(
             "core: node_memory_bandwidth_gb_per_s: all cores at once are not slower than one"
         )
         return
-    rates, groups = _medians(all_, lambda r: _OPERANDS * r.size_bytes * len(r.ranks) / quantile(r) * 1e-3)
+    rates, groups = _medians(
+        all_, lambda r: _VECTORS_PER_COMBINATION * r.size_bytes * len(r.ranks) / quantile(r) * 1e-3
+    )
     found.core["node_memory_bandwidth_gb_per_s"] = _median(rates, groups)

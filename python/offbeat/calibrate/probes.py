@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-_EDGES = (1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
-LONGEST = _EDGES[-1]
+_SIZE_EDGES_BYTES = (1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
+LONGEST = _SIZE_EDGES_BYTES[-1]
 _LATE_US = 3000.0
-_SHORT = 256  # bytes of a message whose own time matters little
-_MOST_FAN = 8
+_SHORT_MESSAGE_BYTES = 256  # bytes of a message whose own time matters little
+_MAX_FAN_RANKS = 8
 _EAGER_ROUNDS = 3
 
 
@@ -66,7 +66,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Result:
-    """The samples of a probe, in microseconds. Those of ``eager`` are one length in bytes."""
+    """The samples of a probe, in microseconds. A result of ``eager`` has one length in bytes instead."""
 
     kind: str
     round: int
@@ -121,7 +121,7 @@ def _round(layout: Layout, number: int, chance: random.Random) -> Iterator[Probe
         yield from _messages(number, pair, [pair[0], *others], chance)
         most = min(len(one), len(other))
         for pairs in sorted({2, most} if most > 1 else set()):
-            for least, longest in pairwise(_EDGES[-3:]):
+            for least, longest in pairwise(_SIZE_EDGES_BYTES[-3:]):
                 ranks = [rank for both in zip(one[:pairs], other[:pairs], strict=True) for rank in both]
                 yield Probe("round_trip", number, _size(least, longest, chance), 0, ranks)
 
@@ -141,14 +141,14 @@ def _messages(
     """Messages between two ranks, and between the first of them and those of ``near``."""
     if number < _EAGER_ROUNDS:
         yield Probe("eager", number, LONGEST, _LATE_US, pair)
-    for least, longest in pairwise(_EDGES):
+    for least, longest in pairwise(_SIZE_EDGES_BYTES):
         yield Probe("round_trip", number, _size(least, longest, chance), 0, pair)
-    yield Probe("late", number, _size(1, _SHORT, chance), 0, pair)
+    yield Probe("late", number, _size(1, _SHORT_MESSAGE_BYTES, chance), 0, pair)
     others = [rank for rank in near if rank != pair[0]]
     if len(others) > 1:
         for kind in ("fan_out", "fan_in"):
-            peers = chance.sample(others, chance.randint(1, min(len(others), _MOST_FAN)))
-            yield Probe(kind, number, _size(1, _SHORT, chance), 1000, [pair[0], *peers])
+            peers = chance.sample(others, chance.randint(1, min(len(others), _MAX_FAN_RANKS)))
+            yield Probe(kind, number, _size(1, _SHORT_MESSAGE_BYTES, chance), 1000, [pair[0], *peers])
 
 
 def _size(least: int, longest: int, chance: random.Random) -> int:

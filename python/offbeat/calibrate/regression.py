@@ -19,9 +19,9 @@ from offbeat.arrays import Floats
 
 REPLICATES = 200
 _LOW, _HIGH = 2.5, 97.5
-_LEAST_POINTS = 6  # of a segment
+_LEAST_POINTS_PER_SEGMENT = 6  # of a segment
 _MOST_CANDIDATES = 12
-_LEAST_BIC = 10.0  # very strong evidence, by Kass and Raftery (1995)
+_LEAST_BIC_DIFFERENCE = 10.0  # very strong evidence, by Kass and Raftery (1995)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def breakpoints(sizes: Floats, values: Floats, fixed: Sequence[int], most: int =
         if not scored:
             break
         best, points = min(scored)
-        if best > score - _LEAST_BIC:
+        if best > score - _LEAST_BIC_DIFFERENCE:
             break
         score, found = best, points
     return found
@@ -132,7 +132,7 @@ def breakpoints(sizes: Floats, values: Floats, fixed: Sequence[int], most: int =
 def _parts_are_long(sizes: Floats, points: Sequence[int]) -> bool:
     numbers = np.searchsorted(np.array(points), sizes, side="right")
     counts = np.bincount(numbers, minlength=len(points) + 1)
-    return bool(counts.min() >= _LEAST_POINTS)
+    return bool(counts.min() >= _LEAST_POINTS_PER_SEGMENT)
 
 
 def _bic(sizes: Floats, values: Floats, points: Sequence[int]) -> float:
@@ -140,7 +140,7 @@ def _bic(sizes: Floats, values: Floats, points: Sequence[int]) -> float:
     numbers = np.searchsorted(np.array(points), sizes, side="right")
     for number in range(len(points) + 1):
         here = numbers == number
-        columns = line(sizes[here])
+        columns = fit_line(sizes[here])
         errors += float(np.abs(relative_errors(columns, values[here], fit(columns, values[here]))).sum())
     count = len(sizes)
     parameters = 3 * len(points) + 2
@@ -148,6 +148,6 @@ def _bic(sizes: Floats, values: Floats, points: Sequence[int]) -> float:
     return 2 * count * math.log(max(errors / count, 1e-9)) + parameters * math.log(count)
 
 
-def line(sizes: Floats) -> Floats:
+def fit_line(sizes: Floats) -> Floats:
     """The columns of ``latency + bytes x rate``."""
     return np.column_stack([np.ones_like(sizes), sizes])

@@ -2,7 +2,7 @@
 """One calibration: its plan, its file of measurements, and the jobs that measure.
 
 The file has every sample, so that ``--resume`` can measure more and fit again. While ranks measure, their
-results are in a file beside it (``runner.part_of``), which outlives a kill of this process.
+results are in a file beside it (``runner.path_of_partial_records``), which outlives a kill of this process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from offbeat.mpi.choice import Choice
 FORMAT = "offbeat calibrate"
 VERSION = 1
 _ROUNDS_OF_JOB = 400  # more than any budget lets the ranks run
-_LAYOUT_S = 30.0
-_GRACE_S = 20.0
-_SILENCE_S = 60.0
+_LAYOUT_TIMEOUT_S = 30.0
+_GRACE_AFTER_DEADLINE_S = 20.0
+_SILENCE_TIMEOUT_S = 60.0
 # Sizes of the fits of algorithms: log-uniform would be better, but cells of a benchmark are whole floats.
 ALGORITHM_SIZES = (256, 3000, 20000, 80000, 300000, 1200000)
 
@@ -117,11 +117,11 @@ class Session:
     def take_part(self, path: Path) -> int:
         """Add what a killed run left beside the file. Returns how many probes that are."""
         records = ProbeRecords()
-        if runner.take_part(path, records) is None:
+        if runner.records_of_killed_run(path, records) is None:
             return 0
         self.add(records)
         self.write(path)
-        runner.part_of(path).unlink()
+        runner.path_of_partial_records(path).unlink()
         return len(records.probes)
 
     def add(self, records: ProbeRecords) -> None:
@@ -157,12 +157,12 @@ class ProbeRecords(Records):
         super().__init__()
         self.probes: list[Result] = []
 
-    def _add(self, record: dict[str, Any]) -> None:
+    def _add_record(self, record: dict[str, Any]) -> None:
         if record["record"] == "probe":
             self.probes.append(Result.from_json(record))
             self.doing = f"round {self.probes[-1].round + 1}, {self.probes[-1].kind.replace('_', ' ')}"
         else:
-            super()._add(record)
+            super()._add_record(record)
 
 
 # -- messages and cores
@@ -171,7 +171,15 @@ class ProbeRecords(Records):
 def find_layout(session: Session, choice: Choice, path: Path) -> None:
     """Start the ranks once, to learn which nodes they are on."""
     if not session.node_of_rank:
-        _run(session, choice, path, [], time.time() + _LAYOUT_S, lambda records: None, show_output=False)
+        _run(
+            session,
+            choice,
+            path,
+            [],
+            time.time() + _LAYOUT_TIMEOUT_S,
+            lambda records: None,
+            show_output=False,
+        )
 
 
 def measure_messages(
@@ -205,10 +213,10 @@ def _run(
         lines.write_text("".join(probe.line() for probe in todo), encoding="utf-8")
         with tempfile.TemporaryDirectory(prefix="offbeat-calibrate-") as folder:
             rank_processes.follow(
-                _launch(session, choice, lines, runner.part_of(path), until),
+                _launch(session, choice, lines, runner.path_of_partial_records(path), until),
                 Path(folder),
-                runner.part_of(path),
-                rank_processes.Limits(until + _GRACE_S, _SILENCE_S),
+                runner.path_of_partial_records(path),
+                rank_processes.Limits(until + _GRACE_AFTER_DEADLINE_S, _SILENCE_TIMEOUT_S),
                 records,
                 lambda _: on_change(records),
                 show_output=show_output,
@@ -221,7 +229,7 @@ def _run(
         session.seconds += time.time() - began
         session.about["updated"] = runner.timestamp()
         session.write(path)
-        runner.part_of(path).unlink(missing_ok=True)
+        runner.path_of_partial_records(path).unlink(missing_ok=True)
 
 
 def _launch(session: Session, choice: Choice, lines: Path, output: Path, until: float) -> launch.Launch:
@@ -263,14 +271,14 @@ def benchmark(session: Session, choice: Choice, path: Path, ranks: int) -> Bench
         launcher=session.goal.launcher,
     )
     if not own.exists():
-        return Benchmark(plan, runner.about(plan, choice))
+        return Benchmark(plan, runner.describe_run(plan, choice))
     found = bench_results.read(own)
-    runner.refuse_other(found.about, runner.about(plan, choice), own)
-    runner.join_part(found, own)
+    runner.refuse_other(found.about, runner.describe_run(plan, choice), own)
+    runner.add_results_of_killed_run(found, own)
     return found
 
 
-def level(session: Session) -> str | None:
+def level_of_nodes(session: Session) -> str | None:
     """The level on which the algorithms ran, or None.
 
     None means several ranks on each of several nodes, for which no formula holds.
@@ -286,17 +294,17 @@ def fit_algorithms(
 ) -> tuple[list[Hockney], list[str], dict[str, int]]:
     """The parameters of each algorithm, one line for each that has none, and those with too few cases."""
     combine = found.core.get("combine_ns_per_byte", Interval(0, 0, 0)).value
-    messages = found.within_node if level(session) == "within_node" else found.between_nodes
+    messages = found.within_node if level_of_nodes(session) == "within_node" else found.between_nodes
     eager = messages.eager_limit_bytes if messages is not None else None
     fitted, refused, too_few = [], [], {}
     for expression in session.goal.algorithms:
         cases: list[Case] = []
         for each in benchmarks:
             cases += hockney.cases_of(each.results, each.plan.ranks, expression)
-        if not hockney.can_fit(cases):
+        if not hockney.has_cost_formula(cases):
             too_few[expression] = len(cases)
             continue
-        one = hockney.fitted(expression, cases, combine, probes.LONGEST if eager is None else eager)
+        one = hockney.fit_algorithm(expression, cases, combine, probes.LONGEST if eager is None else eager)
         fitted.append(one) if isinstance(one, Hockney) else refused.append(one)
     return fitted, refused, too_few
 
@@ -309,6 +317,6 @@ def named_algorithms(choice: Choice) -> list[str]:
 def check_algorithms(choice: Choice, names: Sequence[str]) -> None:
     """Raise CommandError for an algorithm that this MPI lacks, or that has no cost formula."""
     for name in names:
-        host_algorithms.check(choice.install.vendor, ["allreduce"], name)
+        host_algorithms.refuse_unknown_names(choice.install.vendor, ["allreduce"], name)
         if hockney.formula_of(name) is None:
             raise CommandError(f"--algorithms {name}: it has no cost formula, so nothing can be fitted")

@@ -38,7 +38,7 @@ from offbeat.commands.options import (
     Skews,
     Verbose,
     checked_ranks,
-    where,
+    start_options,
 )
 from offbeat.commands.output import hold, new_console, warn_of_load
 from offbeat.errors import ANSWER_NO, FAILED, CommandError
@@ -47,9 +47,9 @@ from offbeat.mpi.choice import Choice, choose
 from offbeat.reports import bench_formats, table
 from offbeat.units import format_count, parse_duration_s, parse_skew
 
-_ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
-_MOST_CALLS = 1_000_000_000  # the ranks count in an int
-_WITH_RESUME = {"resume", "budget", "verbose", "output_format"}
+_DEFAULT_ALGORITHMS = "arrival_tree,recursive_doubling,rabenseifner"
+_MAX_CALLS = 1_000_000_000  # the ranks count in an int
+_OPTIONS_WITH_RESUME = {"resume", "budget", "verbose", "output_format"}
 
 
 class Place(str, Enum):
@@ -90,7 +90,7 @@ def bench(
             autocompletion=completion.collectives,
             help=f"Collectives: {', '.join(plans.COLLECTIVES)}.",
         ),
-    ] = plans.USUAL,
+    ] = plans.DEFAULT_COLLECTIVE,
     sizes: Annotated[
         str,
         typer.Option(
@@ -106,7 +106,7 @@ def bench(
             metavar="EXPR,...",
             help="Algorithms to compare: expressions, `default` (the preload's own choice), and native(NAME) "
             "(the MPI's algorithm NAME, also inside a pipeline). native always takes part. "
-            f"Default: {_ALGORITHMS} if allreduce is the only collective, otherwise `default`.",
+            f"Default: {_DEFAULT_ALGORITHMS} if allreduce is the only collective, otherwise `default`.",
         ),
     ] = "",
     patterns: Annotated[
@@ -228,18 +228,18 @@ def bench(
     if (written := resume or json_file) is not None:
         hold(context, written, "--resume" if resume is not None else "--json")
     if resume is not None:
-        refuse_others(context, _WITH_RESUME, PART_OF_PLAN)
+        refuse_others(context, _OPTIONS_WITH_RESUME, PART_OF_PLAN)
         found, choice = _resumed(resume)
         path: Path | None = resume
         seconds = budget_s if is_given(context, "budget") else found.plan.budget_s
     else:
         names = plans.parse_collectives(collectives)
         type_names = plans.parse_types(types)
-        place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+        place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
         for option, number in (("--iterations", iterations), ("--warm-up", warm_up)):
             least = 1 if option == "--iterations" else 0
-            if number is not None and not least <= number <= _MOST_CALLS:
-                raise CommandError(f"{option} {number}: it must be from {least} to {_MOST_CALLS:,}")
+            if number is not None and not least <= number <= _MAX_CALLS:
+                raise CommandError(f"{option} {number}: it must be from {least} to {_MAX_CALLS:,}")
         plan = plans.Plan(
             ranks=checked_ranks(ranks, most=plans.MOST_RANKS),
             collectives=names,
@@ -269,17 +269,17 @@ def bench(
         choice = choose(mpi, None, [], os.environ)
         plan = replace(plan, mpirun_arguments=place.arguments(choice.install))
         for algorithm in plan.algorithms:
-            host_algorithms.check(
+            host_algorithms.refuse_unknown_names(
                 choice.install.vendor, names, algorithm, nonblocking=plan.computing is not None
             )
-        found = Benchmark(plan, runner.about(plan, choice))
+        found = Benchmark(plan, runner.describe_run(plan, choice))
         path, seconds = json_file, budget_s
     warn_of_load()
     _measure(found, choice, path, seconds, output_format, verbose=verbose > 0)
 
 
 def _usual_algorithms(collectives: list[str]) -> str:
-    return _ALGORITHMS if collectives == [plans.USUAL] else plans.BUILT_IN
+    return _DEFAULT_ALGORITHMS if collectives == [plans.DEFAULT_COLLECTIVE] else plans.BUILT_IN_CHOICE
 
 
 def _measure(
@@ -357,8 +357,8 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     found = read(path)
     libmpi = found.about["mpi"].get("libmpi")
     choice = choose(str(libmpi), None, [], os.environ)
-    runner.refuse_other(found.about, runner.about(found.plan, choice), path)
-    joined = runner.join_part(found, path)
+    runner.refuse_other(found.about, runner.describe_run(found.plan, choice), path)
+    joined = runner.add_results_of_killed_run(found, path)
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     wanted = len(found.results) + len(found.missing())
     why = f"continues {path}, which has {len(found.results)} of {wanted} results{left}"
@@ -381,4 +381,4 @@ def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
         raise CommandError(f"{path} exists; add --force to overwrite it, or --resume {path} to continue it")
     if not path.absolute().parent.is_dir():
         raise CommandError(f"--json {path}: there is no folder {path.absolute().parent}")
-    runner.part_of(path).unlink(missing_ok=True)
+    runner.path_of_partial_records(path).unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from offbeat.commands.options import (
     Verbose,
     checked_ranks,
     parse_numbers,
-    where,
+    start_options,
 )
 from offbeat.commands.output import checked_output, hold, new_console, warn_of_load, write_text
 from offbeat.commands.progress_line import ProgressLine
@@ -37,9 +37,9 @@ from offbeat.units import format_count, format_duration, parse_duration_s
 if TYPE_CHECKING:
     from offbeat.calibrate.session import Session
 
-_WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
+_OPTIONS_WITH_RESUME = {"resume", "budget", "output", "json_file", "verbose"}
 _MOST_RANK_COUNTS = 4
-_NONE = "none"
+_NO_ALGORITHM = "none"
 
 
 def register(app: typer.Typer) -> None:
@@ -113,7 +113,7 @@ def calibrate(
         raise CommandError(f"{output}: the machine file needs another name than the measurements")
     hold(context, path, "--json")
     if resume:
-        refuse_others(context, _WITH_RESUME, PART_OF_PLAN)
+        refuse_others(context, _OPTIONS_WITH_RESUME, PART_OF_PLAN)
         session, choice = _resumed(path)
     else:
         if ranks < 2:
@@ -123,7 +123,7 @@ def calibrate(
             checked_output(file, force=force)
         choice = choose(mpi, None, [], os.environ)
         expressions = _algorithms(algorithms, choice)
-        place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+        place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
         goal = sessions.Goal(
             ranks=ranks,
             name=name or str(this_machine.description()["host"]),
@@ -136,10 +136,10 @@ def calibrate(
         for count in goal.algorithm_ranks:
             own = sessions.benchmark_path(path, count)
             checked_output(own, force=force)
-            for file in (own, runner.part_of(own)):
+            for file in (own, runner.path_of_partial_records(own)):
                 file.unlink(missing_ok=True)
-        runner.part_of(path).unlink(missing_ok=True)
-        session = sessions.Session(goal, runner.about(sessions.plan_of(goal), choice))
+        runner.path_of_partial_records(path).unlink(missing_ok=True)
+        session = sessions.Session(goal, runner.describe_run(sessions.plan_of(goal), choice))
     warn_of_load()
     _run(session, choice, output, path, budget_s, verbose=verbose > 0)
 
@@ -149,7 +149,7 @@ def _resumed(path: Path) -> tuple[Session, Choice]:
 
     session = sessions.read(path)
     choice = choose(str(session.about["mpi"].get("libmpi")), None, [], os.environ)
-    runner.refuse_other(session.about, runner.about(sessions.plan_of(session.goal), choice), path)
+    runner.refuse_other(session.about, runner.describe_run(sessions.plan_of(session.goal), choice), path)
     joined = session.take_part(path)
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     results = format_count(len(session.results), "result")
@@ -159,7 +159,7 @@ def _resumed(path: Path) -> tuple[Session, Choice]:
 def _algorithms(text: str, choice: Choice) -> list[str]:
     from offbeat.calibrate import session as sessions
 
-    if text == _NONE:
+    if text == _NO_ALGORITHM:
         return []
     if not text:
         return sessions.named_algorithms(choice)
@@ -209,5 +209,5 @@ def _run(
     took = f"Took {format_duration(work.seconds)} of {format_duration(budget_s)}"
     cost = f"cost in all: {session.core_seconds:.0f} core-seconds"
     console.print(f"{took}; {cost}. Machine: {output}. Measurements: {path}", soft_wrap=True)
-    if (advice := machine_file.advice(found.machine)) is not None:
+    if (advice := machine_file.advice_for_missing_level(found.machine)) is not None:
         console.print(advice, soft_wrap=True)

@@ -11,7 +11,7 @@ from offbeat.bench import arrival_patterns, plan
 Completion = Callable[[str], list[str]]
 
 
-def _listed(names: Sequence[str]) -> Completion:
+def _comma_list_completion(names: Sequence[str]) -> Completion:
     """Completes the last part of a list with commas."""
 
     def complete(incomplete: str) -> list[str]:
@@ -21,9 +21,9 @@ def _listed(names: Sequence[str]) -> Completion:
     return complete
 
 
-collectives = _listed(plan.COLLECTIVES)
-all_collectives = _listed([each["name"] for each in _core.collectives()])
-patterns = _listed(list(arrival_patterns.PATTERNS))
-types = _listed(list(plan.TYPES))
-operations = _listed(plan.OPERATIONS)
-hosts = _listed(_core.hosts())
+collectives = _comma_list_completion(plan.COLLECTIVES)
+all_collectives = _comma_list_completion([each["name"] for each in _core.collectives()])
+patterns = _comma_list_completion(list(arrival_patterns.PATTERNS))
+types = _comma_list_completion(list(plan.TYPES))
+operations = _comma_list_completion(plan.OPERATIONS)
+hosts = _comma_list_completion(_core.hosts())

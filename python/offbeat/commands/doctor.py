@@ -27,7 +27,7 @@ from offbeat.commands.options import (
     Mpi,
     MpirunArgs,
     RanksOfProgram,
-    where,
+    start_options,
 )
 from offbeat.commands.output import print_json
 from offbeat.errors import ANSWER_NO, CommandError
@@ -36,7 +36,7 @@ from offbeat.mpi.program import find_program
 from offbeat.rules import rule_files, stored
 
 _STYLES = {Status.ok: "green", Status.warning: "dark_orange", Status.failed: "bold red"}
-_DRIVERS = {"cuda": "CUDA", "amdhip64": "HIP", "ze_loader": "Level Zero"}
+_DRIVER_NAMES = {"cuda": "CUDA", "amdhip64": "HIP", "ze_loader": "Level Zero"}
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +67,7 @@ def doctor(
     offbeat doctor -n 64 --launcher srun
     """
     base = dict(os.environ)
-    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
+    place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
     checks: list[Check] = []
     try:
         path = find_program(program[0], base) if program else None
@@ -75,17 +75,17 @@ def doctor(
     except CommandError as error:
         checks.append(Check("MPI", Status.failed, str(error)))
     else:
-        checks += _of_program(path, choice)
-        checks += _load()  # before offbeat's own ranks add to it
+        checks += _check_of_program(path, choice)
+        checks += _check_of_load()  # before offbeat's own ranks add to it
         try:
             found = probe(choice, place.number(base), place.arguments(choice.install), launcher)
-            checks += health.of_ranks(found)
+            checks += health.checks_of_ranks(found)
         except CommandError as error:
             checks.append(
                 Check("ranks", Status.failed, str(error), "First start an MPI program without offbeat.")
             )
-        checks += _rules(choice, base)
-    checks += [*_settings(base), *_devices(base)]
+        checks += _check_of_rules(choice, base)
+    checks += [*_check_of_settings(base), *_check_of_devices(base)]
     failed = any(check.status is Status.failed for check in checks)
     if as_json:
         print_json(
@@ -96,7 +96,7 @@ def doctor(
     raise typer.Exit(ANSWER_NO if failed else 0)
 
 
-def _of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
+def _check_of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
     yield Check("MPI", Status.ok, f"{choice.install}: {choice.why}")
     if path is not None and path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
         text = f"{path} changes its user or group, so the dynamic linker ignores LD_PRELOAD"
@@ -110,8 +110,8 @@ def _of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
         yield Check("program", Status.warning, text, advice)
 
 
-def _load() -> Iterator[Check]:
-    line = machine.overload()
+def _check_of_load() -> Iterator[Check]:
+    line = machine.overload_warning()
     if line is not None:
         advice = "End other programs, or wait for them: programs are slower now, and measurements are wrong."
         yield Check("load", Status.warning, line, advice)
@@ -119,7 +119,7 @@ def _load() -> Iterator[Check]:
         yield Check("load", Status.ok, f"{machine.load():.1f} on {os.cpu_count()} CPUs")
 
 
-def _rules(choice: Choice, base: Mapping[str, str]) -> Iterator[Check]:
+def _check_of_rules(choice: Choice, base: Mapping[str, str]) -> Iterator[Check]:
     install = choice.install
     users = base.get(stored.VARIABLE)
     if users:
@@ -140,7 +140,7 @@ def _rules(choice: Choice, base: Mapping[str, str]) -> Iterator[Check]:
         )
 
 
-def _settings(base: Mapping[str, str]) -> Iterator[Check]:
+def _check_of_settings(base: Mapping[str, str]) -> Iterator[Check]:
     known = {setting["name"] for setting in _core.settings()}
     given = {name: value for name, value in base.items() if name.startswith("OFFBEAT_")}
     unknown = sorted(name for name in given if name not in known)
@@ -152,8 +152,8 @@ def _settings(base: Mapping[str, str]) -> Iterator[Check]:
         yield Check("settings", Status.ok, ", ".join(changed))
 
 
-def _devices(base: Mapping[str, str]) -> Iterator[Check]:
-    found = [name for library, name in _DRIVERS.items() if ctypes.util.find_library(library)]
+def _check_of_devices(base: Mapping[str, str]) -> Iterator[Check]:
+    found = [name for library, name in _DRIVER_NAMES.items() if ctypes.util.find_library(library)]
     if not found:
         yield Check("GPU driver", Status.ok, "none found")
         return

@@ -96,21 +96,25 @@ def render(variables: dict[str, str], shell: Shell) -> str:
     """The variables as text that the shell can evaluate."""
     if shell is Shell.json:
         return json.dumps(variables, indent=2)
-    return "\n".join(_LINES[shell](name, value) for name, value in variables.items())
+    return "\n".join(_LINE_OF_SHELL[shell](name, value) for name, value in variables.items())
 
 
-def _sh(name: str, value: str) -> str:
+def _sh_line(name: str, value: str) -> str:
     return f"export {name}={shlex.quote(value)}"
 
 
-def _csh(name: str, value: str) -> str:
+def _csh_line(name: str, value: str) -> str:
     # csh expands ! even inside quotes.
     return f"setenv {name} {shlex.quote(value)}".replace("!", "\\!") + ";"
 
 
-def _fish(name: str, value: str) -> str:
+def _fish_line(name: str, value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"set -gx {name} '{escaped}';"
 
 
-_LINES: dict[Shell, Callable[[str, str], str]] = {Shell.sh: _sh, Shell.csh: _csh, Shell.fish: _fish}
+_LINE_OF_SHELL: dict[Shell, Callable[[str, str], str]] = {
+    Shell.sh: _sh_line,
+    Shell.csh: _csh_line,
+    Shell.fish: _fish_line,
+}

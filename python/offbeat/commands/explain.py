@@ -78,7 +78,7 @@ def explain(
     if rules is None and (path := stored_rules(in_force)) is not None:
         rules, tuned = path, f", which offbeat tune stored for {in_force.mpi}"
     users_rules = rule_files.without_errors(str(rules)) if rules is not None else None
-    adapt = rule_files.adapt(os.environ)
+    adapt = rule_files.adapt_setting(os.environ)
     variable = f"OFFBEAT_{collective.upper()}"
     fixed = os.environ.get(variable, "")
     if fixed:
@@ -121,5 +121,5 @@ def _machine_of_grids(machine: str | None) -> str:
 def _warnings(rules: Path, users_rules: _core.Rules, rows: Sequence[_core.PlanRow]) -> list[str]:
     """A line for each alternative that no call tries, in the rules that chose these rows."""
     origins = {row["origin"] for row in rows}
-    lines = rule_files.never_tried(str(rules), users_rules, os.environ)
+    lines = rule_files.lines_on_untried(str(rules), users_rules, os.environ)
     return [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]

@@ -15,8 +15,8 @@ from offbeat.commands.output import checked_output, print_json
 from offbeat.errors import CommandError
 from offbeat.units import format_count, parse_duration_s
 
-_OTF2 = ".otf2"
-_FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2: "OTF2"}
+_OTF2_SUFFIX = ".otf2"
+_FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2_SUFFIX: "OTF2"}
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +64,7 @@ def export(
     from offbeat.trace import read
 
     found = read(trace)
-    if output.suffix == _OTF2:
+    if output.suffix == _OTF2_SUFFIX:
         from offbeat.trace import otf2_archive
 
         count = otf2_archive.write(found, output, begin, end)
@@ -81,7 +81,7 @@ def _check_output(output: Path, *, force: bool) -> None:
     if output.suffix not in _FORMATS:
         known = ", ".join(f"{suffix} ({name})" for suffix, name in _FORMATS.items())
         raise CommandError(f"-o {output}: the name must end in one of {known}")
-    if output.suffix != _OTF2:
+    if output.suffix != _OTF2_SUFFIX:
         checked_output(output, force=force)
     elif output.exists():
         if not force:

@@ -24,7 +24,7 @@ ALL_VERBS = tuple(verb for verbs in VERBS.values() for verb in verbs)
 _STARTING, _ALGORITHMS, _MEASURED, _OUTPUT = (
     "How ranks start", "Algorithms", "What is measured", "Output",
 )  # fmt: skip
-_OPTIONS = {
+_OPTION_GROUPS = {
     _STARTING: ("ranks", "mpi", "launcher", "hosts", "hostfile", "mpirun_args"),
     _ALGORITHMS: ("allreduce", "algorithm", "algorithms", "host_names", "rules", "native"),
     _MEASURED: (
@@ -37,7 +37,7 @@ _OPTIONS = {
         "resume", "store", "verbose",
     ),
 }  # fmt: skip
-_OTHERS = "Options"
+_OTHER_OPTIONS_TITLE = "Options"
 
 
 class Command(TyperCommand):
@@ -47,7 +47,7 @@ class Command(TyperCommand):
         _write_text(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _OPTIONS}}
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _OPTION_GROUPS}}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is None:
@@ -81,7 +81,7 @@ class Group(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
-        with formatter.section(_OTHERS):
+        with formatter.section(_OTHER_OPTIONS_TITLE):
             formatter.write_dl([record for record in records if record is not None])
         _write_examples(self, formatter)
 
@@ -132,7 +132,7 @@ def _write_examples(command: Any, formatter: Any) -> None:
 
 
 def _group_of(name: str) -> str:
-    return next((group for group, names in _OPTIONS.items() if name in names), _OTHERS)
+    return next((group for group, names in _OPTION_GROUPS.items() if name in names), _OTHER_OPTIONS_TITLE)
 
 
 def _divided(text: str) -> tuple[list[str], list[str]]:

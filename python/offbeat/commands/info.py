@@ -91,7 +91,7 @@ def collect() -> dict[str, Any]:
                 "libmpi": str(install.libmpi),
                 "mpirun": str(install.mpirun) if install.mpirun is not None else None,
                 "served_by": served[install.family].name if install.family in served else None,
-                "host_algorithms": host_algorithms.checked(install.vendor, install.version),
+                "host_algorithms": host_algorithms.checked_names(install.vendor, install.version),
             }
             for install in discover(os.environ)
         ],

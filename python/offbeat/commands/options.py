@@ -172,7 +172,7 @@ def checked_host(name: str | None) -> None:
         raise CommandError(f"--mpi {name}: rules know only {', '.join(_core.hosts())}")
 
 
-def stored_rules(found: stored.InForce) -> Path | None:
+def stored_rules(found: stored.RulesInForce) -> Path | None:
     """The file of stored rules. A line on standard error says why stored rules do not count, as in a run."""
     if found.stored.warning is not None:
         warn(found.stored.warning)
@@ -186,7 +186,7 @@ def checked_served(collective: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Where:
+class StartOptions:
     """How and where the user wants ranks to run."""
 
     ranks: int | None = None
@@ -208,15 +208,15 @@ class Where:
         return None if self.launcher or self.hosts else machine.default_rank_count(environment)
 
 
-def where(
+def start_options(
     ranks: int | None, launcher: str | None, hosts: str | None, hostfile: Path | None, mpirun_args: str
-) -> Where:
+) -> StartOptions:
     """The options of a verb that starts ranks, checked."""
     if launcher is not None:
         launcher_.parse(launcher)
     if hostfile is not None and not hostfile.is_file():
         raise CommandError(f"--hostfile {hostfile}: there is no such file")
-    return Where(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
+    return StartOptions(ranks, Hosts(hosts, hostfile), launcher, mpirun_args)
 
 
 _MOST_STARTED = (1 << 31) - 1  # MPI counts ranks in an int

@@ -35,7 +35,7 @@ def warn(line: str) -> None:
 
 def warn_of_load() -> None:
     """Say before a measurement that other programs use the cores."""
-    line = machine.overload()
+    line = machine.overload_warning()
     if line is not None:
         warn(f"{line}, so times may be wrong")
 
@@ -57,7 +57,7 @@ def hold(context: typer.Context, path: Path, option: str) -> None:
     """
     if path.is_dir():
         raise CommandError(f"{option} {path}: it is a folder")
-    context.with_resource(files.held(path))
+    context.with_resource(files.locked_for_writing(path))
 
 
 def checked_output(path: Path | None, *, force: bool) -> None:

@@ -57,7 +57,7 @@ def pattern(
     console = new_console(width=100)
     checked_ranks(ranks, most=MOST_RANKS)
     if name is None and as_json:
-        print_json({"patterns": _described()})
+        print_json({"patterns": _described_pattern()})
         return
     if name is None:
         console.print(pattern_chart.overview(seed))
@@ -68,7 +68,9 @@ def pattern(
         print_json({"pattern": name, "ranks": len(delays), "seed": seed, "delays_us": delays})
         return
     if output is None:
-        console.print(pattern_chart.chart(name, arrival_patterns.find(name).summary, delays, console.width))
+        console.print(
+            pattern_chart.chart(name, arrival_patterns.find_pattern(name).summary, delays, console.width)
+        )
         return
     text = arrival_patterns.file_text(delays, f"{name} arrival of {format_count(len(delays), 'rank')}")
     if str(output) == "-":
@@ -80,15 +82,15 @@ def pattern(
         print_json({"pattern": name, "ranks": len(delays), "output": str(output)})
 
 
-def _described() -> list[dict[str, object]]:
+def _described_pattern() -> list[dict[str, object]]:
     found = arrival_patterns.PATTERNS.items()
     return [{"name": name, "summary": each.summary, "formula": each.formula} for name, each in found]
 
 
 def _delays(name: str, ranks: int, skew_us: float | None, seed: int) -> list[float]:
-    found = arrival_patterns.find(name)
+    found = arrival_patterns.find_pattern(name)
     if skew_us is None and name not in arrival_patterns.PATTERNS and Path(name).exists():
-        return arrival_patterns.read(Path(name))  # a file or a trace has its own ranks and times
+        return arrival_patterns.read_delays(Path(name))  # a file or a trace has its own ranks and times
     if skew_us is None:
         raise CommandError("say how late the latest rank is: --skew 100us, or --mif 20 --alpha 1.5us")
     return [skew_us * fraction for fraction in found.rounds(ranks, seed)[0]]

@@ -15,7 +15,7 @@ from offbeat.errors import CommandError
 from offbeat.reports.sheet import to_terminal
 
 if TYPE_CHECKING:
-    from offbeat.predict.confirmation import Measured
+    from offbeat.predict.confirmation import MeasuredRun
     from offbeat.predict.prediction import Prediction
     from offbeat.trace.metrics import Calls
 
@@ -62,10 +62,10 @@ def predict(
     prediction.check_ranks(calls)
     hosts = len(set(calls.trace.hosts.values()))
     found = prediction.predict(calls, delays.read(results, calls.trace.ranks, hosts))
-    runs = [confirmation.Measured.of(calls), *(_measured(path, calls) for path in measured or [])]
+    runs = [confirmation.MeasuredRun.of(calls), *(_measured(path, calls) for path in measured or [])]
     confirmed = [(each, confirmation.confirm(each, runs)) for each in found.collectives]
     if as_json:
-        print_json(report_json.of_prediction(found, confirmed))
+        print_json(report_json.json_of_prediction(found, confirmed))
         return
     console = new_console()
     console.print(Text(f"Prediction for {trace}", style="bold"), soft_wrap=True)
@@ -75,7 +75,7 @@ def predict(
         console.print(Text(f"  note: {note}", style="dark_orange"), soft_wrap=True)
     console.print()
     for each, compared in confirmed:
-        console.print(Text(prediction_sheets.basis(each)))
+        console.print(Text(prediction_sheets.basis_sentence(each)))
         for line in prediction_sheets.conclusions(each, found):
             console.print(Text(line, style="bold"))
         console.print()
@@ -87,19 +87,21 @@ def predict(
             console.print(Text(verdict, style="bold"))
             console.print()
         elif measured:
-            console.print(Text(f"{each.collective}: {_NOT_COMPARED}", style="dark_orange"))
+            console.print(Text(f"{each.collective}: {_NOTHING_CONFIRMED_TEXT}", style="dark_orange"))
             console.print()
     if not measured:
         _print_next(console, found)
 
 
-_NOT_COMPARED = "the traces show fewer than two algorithms that have a prediction, so nothing is confirmed."
+_NOTHING_CONFIRMED_TEXT = (
+    "the traces show fewer than two algorithms that have a prediction, so nothing is confirmed."
+)
 
 
 def _print_next(console: Console, found: Prediction) -> None:
     from offbeat.reports import next_commands
 
-    commands = next_commands.of_prediction(found)
+    commands = next_commands.commands_after_prediction(found)
     if commands:
         console.print(Text("To check the prediction, run the program with the algorithms that it names:"))
         for command in commands:
@@ -113,12 +115,12 @@ def _calls(path: Path) -> Calls:
     return metrics.collect(trace.read(path))
 
 
-def _measured(path: Path, calls: Calls) -> Measured:
-    from offbeat.predict.confirmation import Measured
+def _measured(path: Path, calls: Calls) -> MeasuredRun:
+    from offbeat.predict.confirmation import MeasuredRun
 
     other = _calls(path)
     if other.trace.ranks != calls.trace.ranks:
         raise CommandError(
             f"{path} has {other.trace.ranks} ranks, {calls.trace.path} has {calls.trace.ranks}"
         )
-    return Measured.of(other)
+    return MeasuredRun.of(other)

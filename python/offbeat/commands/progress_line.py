@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 
-_IN_FILE_EVERY_S = 15.0
+_FILE_INTERVAL_S = 15.0
 
 
 class ProgressLine:
@@ -17,8 +17,8 @@ class ProgressLine:
 
     def __init__(self, on_terminal_every_s: float = 1.0, *, patient: bool = False) -> None:
         self._terminal = sys.stderr.isatty()
-        self._every_s = on_terminal_every_s if self._terminal else _IN_FILE_EVERY_S
-        self._next = time.monotonic() + _IN_FILE_EVERY_S if patient and not self._terminal else 0.0
+        self._every_s = on_terminal_every_s if self._terminal else _FILE_INTERVAL_S
+        self._next = time.monotonic() + _FILE_INTERVAL_S if patient and not self._terminal else 0.0
         self._shown = False
 
     def show(self, text: str) -> None:

@@ -65,8 +65,8 @@ def report(
     checked_output(output, force=force)
     checked_output(pattern, force=force)
     checked_drawing(output, figures)
-    benches = [bench_file.read(path) for path in files if bench_file.looks_like_one(path)]
-    paths = [path for path in files if not bench_file.looks_like_one(path)]
+    benches = [bench_file.read(path) for path in files if bench_file.looks_like_bench_file(path)]
+    paths = [path for path in files if not bench_file.looks_like_bench_file(path)]
     if paths:
         traces = _measure(paths, alpha, benches)
     else:
@@ -122,12 +122,12 @@ def _measure(
     found = []
     for path in paths:
         calls = metrics.collect(trace.read(path))
-        alpha = known or message_time.estimated(calls)
+        alpha = known or message_time.estimate_message_time(calls)
         diagnosed = diagnosis.diagnose(calls)
         sheets = trace_sheets.sheets(calls, diagnosed, alpha)
         facts = list(trace_sheets.facts(calls))
         predicted = [_predicted(calls, bench.path) for bench in benches]
-        commands = next_commands.of_diagnosis(calls, diagnosed)
+        commands = next_commands.commands_after_diagnosis(calls, diagnosed)
         found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, predicted, commands))
     return found
 
@@ -139,7 +139,7 @@ def _predicted(calls: Calls, results: Path) -> str:
     try:
         prediction.check_ranks(calls)
         measured = delays.read(results, calls.trace.ranks, len(set(calls.trace.hosts.values())))
-        return prediction_sheets.in_one_line(prediction.predict(calls, measured))
+        return prediction_sheets.one_line_summary(prediction.predict(calls, measured))
     except CommandError as error:
         return f"No prediction: {error}."
 
@@ -147,8 +147,8 @@ def _predicted(calls: Calls, results: Path) -> str:
 def _print_json(traces: list[_Measured], benches: list[bench_file.BenchFile]) -> None:
     from offbeat.reports import report_json
 
-    found = [report_json.of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
-    print_json(report_json.of_report(found, benches))
+    found = [report_json.json_of_trace(each.calls, each.diagnosis, each.commands) for each in traces]
+    print_json(report_json.json_of_report(found, benches))
 
 
 def _print_trace(console: Console, measured: _Measured) -> None:
@@ -202,7 +202,7 @@ def _write_figures(
 
     sections = []
     for number, measured in enumerate(traces, start=1):
-        drawn = figures.of_trace(measured.calls, measured.diagnosis)
+        drawn = figures.figures_of_trace(measured.calls, measured.diagnosis)
         sections += page.trace_sections(
             str(measured.path),
             measured.facts,
@@ -220,7 +220,7 @@ def _write_figures(
             str(bench.path),
             bench.facts,
             bench.warnings,
-            figures.of_bench(bench.rows),
+            figures.figures_of_bench(bench.rows),
             bench_sheets.sheets(bench.rows),
             prefix=f"bench-{number}-" if len(benches) > 1 else "",
         )

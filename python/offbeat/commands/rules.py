@@ -63,8 +63,8 @@ def check(
     """
     found = rule_files.read(str(file))
     warnings = [
-        *rule_files.never_named(str(file), found),
-        *rule_files.never_tried(str(file), found, os.environ),
+        *rule_files.lines_on_unknown_names(str(file), found),
+        *rule_files.lines_on_untried(str(file), found, os.environ),
     ]
     if as_json:
         document = {"file": str(file), "errors": found.errors, "warnings": warnings, "rules": found.rules}
@@ -181,10 +181,10 @@ def export(
         raise CommandError(f"--objective {objective}: write {' or '.join(OBJECTIVES)}")
     folder = output if output is not None else Path(f"offbeat-{to}")
     export_run.refuse_folder(folder, force=force)
-    request = export_run.requested(measured, to, objective, mpi)
+    request = export_run.read_request(measured, to, objective, mpi)
     vendor = request.choice.install.vendor
     with Console(stderr=True).status("starting") as status:
-        made = export_run.checked(request, folder, status.update)
+        made = export_run.make_and_check(request, folder, status.update)
     if as_json and made.files:
         export_run.write(folder, made.files)
     if as_json:

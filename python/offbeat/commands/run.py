@@ -22,10 +22,10 @@ from offbeat.commands.options import (
     Verbose,
     checked_trace,
     chosen_algorithms,
-    where,
+    start_options,
 )
 from offbeat.commands.output import print_json
-from offbeat.commands.start import built
+from offbeat.commands.start import build_command
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
@@ -64,8 +64,8 @@ def run(
     offbeat run -n 8 --hosts node1:4,node2:4 -- python simulation.py
     """
     settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
-    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
-    started = built(program, mpi, place, settings)
+    place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
+    started = build_command(program, mpi, place, settings)
     if as_json:
         print_json(started.to_json())
         return

@@ -25,7 +25,7 @@ from offbeat.simulate import simulation
 from offbeat.simulate.simulation import Plan, Shape, Simulation
 from offbeat.units import format_count, parse_skew
 
-_ALGORITHMS = "recursive_doubling,smp,nap,rabenseifner"
+_DEFAULT_ALGORITHMS = "recursive_doubling,smp,nap,rabenseifner"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def simulate(
     ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 16,
     collective: Annotated[
         str, typer.Option(metavar="NAME", help=f"One of {', '.join(plans.COLLECTIVES)}.")
-    ] = plans.USUAL,
+    ] = plans.DEFAULT_COLLECTIVE,
     sizes: Annotated[
         str, typer.Option(metavar="4,1KiB|4..1MiB", help="Sizes in bytes, as in offbeat bench.")
     ] = "8..128KiB",
@@ -52,8 +52,8 @@ def simulate(
         str,
         typer.Option(
             metavar="EXPR,...",
-            help=f"Expressions to compare. Default for allreduce: {_ALGORITHMS}. Default for the others: all "
-            "algorithms that take no arguments and need no shared memory.",
+            help=f"Expressions to compare. Default for allreduce: {_DEFAULT_ALGORITHMS}. "
+            "Default for the others: all algorithms that take no arguments and need no shared memory.",
         ),
     ] = "",
     patterns: Annotated[
@@ -159,9 +159,8 @@ def _run(plan: Plan) -> Simulation:
 def _draw(found: Simulation, output: Path | None, folder: Path | None, console: Console) -> None:
     # Imported here because Plotly and NumPy are slow to load and may not be installed.
     from offbeat.reports import images, page
-    from offbeat.reports.figures import of_simulation
 
-    drawn = of_simulation(found)
+    drawn = figures_of_simulation(found)
     if output is not None:
         sections = page.simulation_sections(
             found.plan.machine.facts(), drawn, simulation_sheets.sheets(found)
@@ -204,8 +203,8 @@ def _doubled(text: str, whole: str) -> list[int]:
 
 
 def _algorithms(text: str, collective: str) -> list[str]:
-    if not text and collective == plans.USUAL:
-        text = _ALGORITHMS
+    if not text and collective == plans.DEFAULT_COLLECTIVE:
+        text = _DEFAULT_ALGORITHMS
     if text:
         return list(dict.fromkeys(canonical(each, collective) for each in split_list(text)))
     return [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offbeat import machine
-from offbeat.commands.options import Where
+from offbeat.commands.options import StartOptions
 from offbeat.commands.output import warn
 from offbeat.mpi import launch
 from offbeat.mpi.choice import Choice, choose
@@ -22,7 +22,7 @@ from offbeat.mpi.program import find_program
 from offbeat.rules import stored
 
 
-class Started(NamedTuple):
+class StartedCommand(NamedTuple):
     """A command that starts a program, and the MPI that it uses."""
 
     job: launch.Launch
@@ -42,14 +42,14 @@ class Started(NamedTuple):
         }
 
 
-def built(
+def build_command(
     program: Sequence[str],
     mpi: str | None,
-    where: Where,
+    where: StartOptions,
     settings: launch.Settings,
     *,
     algorithms: bool = True,
-) -> Started:
+) -> StartedCommand:
     """Build the mpirun command. Without ``algorithms`` the host MPI runs the collectives."""
     base = dict(os.environ)
     ranks = where.number(base)
@@ -73,7 +73,7 @@ def built(
     if settings.verbose:
         print(f"offbeat: {choice.install}: {choice.why}", file=sys.stderr)
         print(f"offbeat: {shlex.join(result.command)}", file=sys.stderr)
-    return Started(result, choice)
+    return StartedCommand(result, choice)
 
 
 def with_stored_rules(

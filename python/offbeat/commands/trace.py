@@ -26,11 +26,11 @@ from offbeat.commands.options import (
     RanksOfProgram,
     Verbose,
     chosen_algorithms,
-    where,
+    start_options,
 )
 from offbeat.commands.output import print_json, warn
-from offbeat.commands.start import built
-from offbeat.commands.traced import Traced
+from offbeat.commands.start import build_command
+from offbeat.commands.traced import TraceSummary
 from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
@@ -109,11 +109,11 @@ def trace(
         trace_communicators=communicators,
         trace_paused=paused,
     )
-    place = where(ranks, launcher, hosts, hostfile, mpirun_args)
-    started = built(program, mpi, place, settings, algorithms=bool(algorithms))
-    make_room(output, force=force)
+    place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
+    started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
+    refuse_or_remove_earlier_trace(output, force=force)
     status = run(started.job)
-    found = Traced.of(output)
+    found = TraceSummary.of(output)
     if as_json:
         print_json({**found.to_json(), "exit_code": status})
     else:
@@ -121,7 +121,7 @@ def trace(
     raise typer.Exit(status)
 
 
-def make_room(folder: Path, *, force: bool) -> None:
+def refuse_or_remove_earlier_trace(folder: Path, *, force: bool) -> None:
     """Refuse a folder that already has a trace. With ``force``, remove that trace and nothing else."""
     if not folder.exists():
         return

@@ -15,7 +15,7 @@ _PARTIAL = 4  # a flag of the file; see docs/reference/trace-format.md
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceSummary:
     """How much a trace contains, read from the headers of its files."""
 
     folder: Path
@@ -26,7 +26,7 @@ class Traced:
     spawned: int  # jobs that the program spawned
 
     @staticmethod
-    def of(folder: Path) -> Traced:
+    def of(folder: Path) -> TraceSummary:
         """Read the headers in a folder. Files that are no traces do not count."""
         calls, lost, ranks, partial = 0, 0, 0, False
         for path in folder.glob("rank-*.trace"):
@@ -36,7 +36,7 @@ class Traced:
                 made, missing = struct.unpack_from("<QQ", header, 40)
                 calls, lost, ranks = calls + made, lost + missing, ranks + 1
                 partial = partial or bool(struct.unpack_from("<I", header, 20)[0] & _PARTIAL)
-        return Traced(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
+        return TraceSummary(folder, ranks, calls, partial, lost, sum(1 for _ in folder.glob("spawned-*")))
 
     def __str__(self) -> str:
         """One line that says what the trace contains and how to read it."""

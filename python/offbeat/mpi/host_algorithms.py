@@ -20,28 +20,28 @@ from pathlib import Path
 from offbeat import _core
 from offbeat.errors import CommandError
 
-_HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Intel MPI": "intel"}
-_CHECKED = Path(__file__).with_name("checked_host_algorithms.json")
-_NAMED = re.compile(r"native\(\s*(\w+)\s*\)")
+_RULE_HOST_OF_VENDOR = {"Open MPI": "openmpi", "MPICH": "mpich", "Intel MPI": "intel"}
+_CHECKED_FILE = Path(__file__).with_name("checked_host_algorithms.json")
+_NATIVE_NAME = re.compile(r"native\(\s*(\w+)\s*\)")
 
 
 def is_native(algorithm: str) -> bool:
     """Whether ``algorithm`` is one of the host's own: ``native`` or ``native(NAME)``."""
-    return algorithm == "native" or _NAMED.fullmatch(algorithm) is not None
+    return algorithm == "native" or _NATIVE_NAME.fullmatch(algorithm) is not None
 
 
 def name_in(algorithm: str) -> str | None:
     """The NAME in ``native(NAME)``, such as ``ring`` in ``pipeline(4, native(ring))``, or None."""
-    match = _NAMED.search(algorithm)
+    match = _NATIVE_NAME.search(algorithm)
     return match[1] if match else None
 
 
-def without_name(algorithm: str) -> str:
+def without_host_name(algorithm: str) -> str:
     """The expression for offbeat, such as ``pipeline(4, native)`` for ``pipeline(4, native(ring))``."""
-    return _NAMED.sub("native", algorithm)
+    return _NATIVE_NAME.sub("native", algorithm)
 
 
-def call(algorithm: str, collective: str, *, nonblocking: bool) -> str:
+def host_call_of(algorithm: str, collective: str, *, nonblocking: bool) -> str:
     """The host's collective that runs an algorithm, such as ``allreduce`` or ``iallreduce``.
 
     The segments of a pipeline are always non-blocking calls.
@@ -49,23 +49,23 @@ def call(algorithm: str, collective: str, *, nonblocking: bool) -> str:
     return f"i{collective}" if nonblocking or not is_native(algorithm) else collective
 
 
-def known(vendor: str, collective: str) -> list[str]:
+def known_names(vendor: str, collective: str) -> list[str]:
     """The NAMEs that some version of an MPI has for a collective, such as ``allreduce`` or ``iallreduce``."""
-    return [algorithm["name"] for algorithm in _listed(vendor, collective)]
+    return [algorithm["name"] for algorithm in _host_algorithms_of(vendor, collective)]
 
 
-def checked(vendor: str, version: str) -> dict[str, list[str]] | None:
+def checked_names(vendor: str, version: str) -> dict[str, list[str]] | None:
     """The NAMEs for each call that were run under this version of an MPI, or None if it was not checked.
 
     Each of them had an effect and gave right results. ``tools/check_host_algorithms.py`` writes the list.
     """
-    found: dict[str, dict[str, list[str]]] = json.loads(_CHECKED.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, list[str]]] = json.loads(_CHECKED_FILE.read_text(encoding="utf-8"))
     return found.get(f"{vendor} {version}")
 
 
 def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     """The variables that make an MPI use its algorithm ``name``. Empty if it has no such algorithm."""
-    found = [algorithm for algorithm in _listed(vendor, collective) if algorithm["name"] == name]
+    found = [algorithm for algorithm in _host_algorithms_of(vendor, collective) if algorithm["name"] == name]
     if not found:
         return {}
     upper = collective.upper()
@@ -88,20 +88,22 @@ def variables(vendor: str, collective: str, name: str) -> dict[str, str]:
     }
 
 
-def _listed(vendor: str, collective: str) -> list[_core.HostAlgorithm]:
+def _host_algorithms_of(vendor: str, collective: str) -> list[_core.HostAlgorithm]:
     return [
         algorithm
         for algorithm in _core.host_algorithms()
-        if algorithm["host"] == _HOSTS.get(vendor) and algorithm["call"] == collective
+        if algorithm["host"] == _RULE_HOST_OF_VENDOR.get(vendor) and algorithm["call"] == collective
     ]
 
 
-def check(vendor: str, collectives: Sequence[str], algorithm: str, *, nonblocking: bool = False) -> None:
+def refuse_unknown_names(
+    vendor: str, collectives: Sequence[str], algorithm: str, *, nonblocking: bool = False
+) -> None:
     """Refuse a ``native(NAME)`` that the MPI has for none of the collectives."""
     name = name_in(algorithm)
-    calls = [call(algorithm, collective, nonblocking=nonblocking) for collective in collectives]
-    if name is None or any(name in known(vendor, each) for each in calls):
+    calls = [host_call_of(algorithm, collective, nonblocking=nonblocking) for collective in collectives]
+    if name is None or any(name in known_names(vendor, each) for each in calls):
         return
-    names = [n for each in calls for n in known(vendor, each)]
+    names = [n for each in calls for n in known_names(vendor, each)]
     listed = ", ".join(dict.fromkeys(names)) or "none"
     raise CommandError(f"{algorithm}: {vendor} has no such {' or '.join(calls)}; it has: {listed}")

@@ -43,7 +43,7 @@ _OPENMPI_LAUNCHERS = ("orterun", "prterun", "prun", "ompirun", "mpirun.openmpi")
 _LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\.so(\.\d+)*")
 _LIBRARY_FOLDER = re.compile(r"lib(32|64)?|release|debug|openmpi|mpich|mvapich2?|\w+-linux-gnu\w*")
 
-_ASK_VERSION = """
+_PRINT_VERSION_CODE = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
 text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
@@ -101,7 +101,7 @@ def inspect(libmpi: Path) -> MpiInstall | None:
 
 @cache
 def _inspect(libmpi: Path) -> MpiInstall | None:
-    vendor, version = _identify(libmpi)
+    vendor, version = _vendor_and_version(libmpi)
     if vendor is None:
         return None
     if libmpi.name.startswith("libmpi_abi"):
@@ -121,9 +121,9 @@ def same_library(one: Path, other: Path) -> bool:
     )
 
 
-def _identify(libmpi: Path) -> tuple[str | None, str]:
+def _vendor_and_version(libmpi: Path) -> tuple[str | None, str]:
     # A separate process loads the library, because two MPI libraries in one process disturb each other.
-    command = [sys.executable, "-I", "-S", "-c", _ASK_VERSION, str(libmpi)]
+    command = [sys.executable, "-I", "-S", "-c", _PRINT_VERSION_CODE, str(libmpi)]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         answer = subprocess.run(
@@ -142,7 +142,7 @@ def _launcher(libmpi: Path, vendor: str) -> Path | None:
     for prefix in dict.fromkeys([*_possible_prefixes(libmpi), *_possible_prefixes(libmpi.resolve())]):
         for name in _LAUNCHERS[vendor]:
             path = prefix / "bin" / name
-            if os.access(path, os.X_OK) and path.is_file() and _may_belong(path, vendor):
+            if os.access(path, os.X_OK) and path.is_file() and _may_start_vendor(path, vendor):
                 return path
     return None
 
@@ -155,7 +155,7 @@ def _possible_prefixes(libmpi: Path) -> Iterator[Path]:
         yield folder
 
 
-def _may_belong(launcher: Path, vendor: str) -> bool:
+def _may_start_vendor(launcher: Path, vendor: str) -> bool:
     target = launcher.resolve().name
     if vendor == "Open MPI":
         return "hydra" not in target and "mpich" not in target

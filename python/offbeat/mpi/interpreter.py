@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Modules that bring MPI. If a program imports several, the first one in this list counts.
-_MODULES = ("petsc4py", "slepc4py", "horovod", "dolfinx", "mpi4py", "h5py", "netCDF4")
-_FALLBACK = ("mpi4py", "petsc4py")  # the modules to try if the program shows no import of another one
+_MPI_MODULES = ("petsc4py", "slepc4py", "horovod", "dolfinx", "mpi4py", "h5py", "netCDF4")
+_FALLBACK_MODULES = ("mpi4py", "petsc4py")  # the modules to try if the program shows no import of another one
 _OPTIONS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
-_ASK_MODULE = """
+_PRINT_MODULE_CODE = """
 import glob, importlib.util, json, os, sys
 def ask(name):
     spec = importlib.util.find_spec(name)
@@ -64,12 +64,12 @@ class MpiModule:
 def mpi_module(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> MpiModule | None:
     """The module through which this program reaches MPI, or None if no such module is found."""
     imported = imported_modules(source_of(arguments))
-    candidates = [name for name in _MODULES if name in imported]
-    candidates += [name for name in _FALLBACK if name not in candidates]
+    candidates = [name for name in _MPI_MODULES if name in imported]
+    candidates += [name for name in _FALLBACK_MODULES if name not in candidates]
     ask = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     try:
         answer = subprocess.run(
-            [str(python), "-c", _ASK_MODULE, *candidates],
+            [str(python), "-c", _PRINT_MODULE_CODE, *candidates],
             env=ask, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

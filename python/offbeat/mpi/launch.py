@@ -16,9 +16,12 @@ from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import joined_preload
 
 _PREFIX = "OFFBEAT_"
-_OF_TORCH = ("MASTER_ADDR", "MASTER_PORT")  # where ranks of torch.distributed meet, on several machines
+_TORCH_VARIABLES = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)  # where ranks of torch.distributed meet, on several machines
 # Options of Open MPI's mpirun that place ranks. If the user gives one, offbeat adds no placement.
-_PLACEMENT = {
+_PLACEMENT_OPTIONS = {
     "map-by", "rank-by", "oversubscribe", "nooversubscribe", "hostfile", "machinefile", "host", "H",
     "rankfile", "rf", "npernode", "N", "ppr",
 }  # fmt: skip
@@ -87,7 +90,9 @@ class Launch:
 
 def rank_variables(libraries: Sequence[Path], settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
     """The variables that only the ranks get, not mpirun."""
-    inherited = {name: value for name, value in base.items() if name.startswith(_PREFIX) or name in _OF_TORCH}
+    inherited = {
+        name: value for name, value in base.items() if name.startswith(_PREFIX) or name in _TORCH_VARIABLES
+    }
     return {"LD_PRELOAD": joined_preload(libraries, base), **inherited, **settings.variables()}
 
 
@@ -128,4 +133,6 @@ def build(request: Request, base: Mapping[str, str], *, slots: int | None, is_ro
 
 
 def _places_ranks(arguments: Sequence[str]) -> bool:
-    return any(argument.startswith("-") and argument.lstrip("-") in _PLACEMENT for argument in arguments)
+    return any(
+        argument.startswith("-") and argument.lstrip("-") in _PLACEMENT_OPTIONS for argument in arguments
+    )

@@ -17,17 +17,17 @@ FAMILY_MEANING = {
 }
 
 
-_preferred: list[Path] = []
+_preferred_folders: list[Path] = []
 
 
 def prefer_folder(folder: Path) -> None:
     """Use the compiled files of a build folder, before the installed ones."""
-    _preferred.insert(0, folder.absolute())
+    _preferred_folders.insert(0, folder.absolute())
 
 
-def _find(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     # An editable installation has two folders: the sources, and site-packages with the compiled files.
-    for folder in [*_preferred, *(Path(part) / "lib" for part in offbeat.__path__)]:
+    for folder in [*_preferred_folders, *(Path(part) / "lib" for part in offbeat.__path__)]:
         path = folder / name
         if path.is_file():
             return path
@@ -36,7 +36,7 @@ def _find(name: str) -> Path | None:
 
 def installed() -> dict[str, Path]:
     """The preload libraries of this installation, by ABI family."""
-    found = {family: _find(f"liboffbeat-{family}.so") for family in FAMILIES}
+    found = {family: _find_file(f"liboffbeat-{family}.so") for family in FAMILIES}
     return {family: path for family, path in found.items() if path is not None}
 
 
@@ -56,7 +56,7 @@ def trace_library(family: str) -> Path:
 
 
 def _library(name: str, meaning: str) -> Path:
-    path = _find(name)
+    path = _find_file(name)
     if path is None:
         raise CommandError(f"this installation of offbeat has no {name}, for {meaning}")
     return path
@@ -64,7 +64,7 @@ def _library(name: str, meaning: str) -> Path:
 
 def bench_files(family: str) -> tuple[Path, Path]:
     """The starter executable and the benchmark of an ABI family."""
-    launcher, bench = _find("offbeat-launch"), _find(f"offbeat-bench-{family}.so")
+    launcher, bench = _find_file("offbeat-launch"), _find_file(f"offbeat-bench-{family}.so")
     if launcher is None or bench is None:
         missing = "offbeat-launch" if launcher is None else f"offbeat-bench-{family}.so"
         raise CommandError(f"this installation of offbeat has no {missing}, which offbeat bench needs")

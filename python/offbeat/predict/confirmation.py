@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from offbeat.predict.prediction import OfCollective
+from offbeat.predict.prediction import PredictedCollective
 from offbeat.trace import COLLECTIVES
 from offbeat.trace.metrics import Calls
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """A run of the program under some algorithms."""
 
     path: Path
@@ -25,7 +25,7 @@ class Measured:
     ran: Mapping[str, str]  # the algorithm of most calls of each collective
 
     @classmethod
-    def of(cls, calls: Calls) -> Measured:
+    def of(cls, calls: Calls) -> MeasuredRun:
         """The run of a trace."""
         table = calls.whole
         ran = {}
@@ -75,7 +75,7 @@ class Confirmation:
         return by_prediction == self.both
 
 
-def confirm(prediction: OfCollective, runs: Sequence[Measured]) -> Confirmation | None:
+def confirm(prediction: PredictedCollective, runs: Sequence[MeasuredRun]) -> Confirmation | None:
     """Compare a prediction with runs. None if fewer than two algorithms were both predicted and measured."""
     predicted = {each.name: each.run_s for each in prediction.algorithms}
     times: dict[str, list[float]] = {}

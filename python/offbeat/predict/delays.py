@@ -20,10 +20,10 @@ from offbeat.errors import CommandError
 from offbeat.simulate import simulation
 from offbeat.units import format_count, format_size
 
-_DRAWS = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
+_DRAWS_FOR_SHAPE = 64  # how many draws give the usual shape of a pattern that is drawn anew for each call
 
 # Predictions extend to sizes up to 4 times smaller or larger than the measured ones.
-NEAR = 4
+NEAR_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Arrival:
     pattern: str
     skew: str  # its label, such as 1x or 100us
     shape: Floats | None  # how late each rank is, as a fraction of the skew; None: no rank is late
-    anyone: bool  # each call has other late ranks, so the shape is sorted by lateness
+    shape_is_sorted: bool  # each call has other late ranks, so the shape is sorted by lateness
     skew_us: Curve
     delays: Mapping[str, Curve]  # by algorithm
 
@@ -73,24 +73,24 @@ class Delays:
     ranks: int
     source: str  # where the delays are from: an MPI and a machine, or a simulated machine
     mpi: str | None  # None: the delays are simulated
-    of: Mapping[str, Sequence[Arrival]]  # by collective; its arrivals have equal algorithms and sizes
+    by_collective: Mapping[str, Sequence[Arrival]]  # all of one collective have equal algorithms and sizes
     notes: Sequence[str]  # for the user: what is doubtful or not used
 
     def sizes(self, collective: str) -> list[int]:
         """The measured sizes in ascending order."""
-        return [int(size) for size in self.of[collective][0].skew_us.bytes]
+        return [int(size) for size in self.by_collective[collective][0].skew_us.bytes]
 
     def knows(self, collective: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of ``sizes`` are near enough to the measured ones for a prediction."""
         measured = self.sizes(collective)
-        return np.asarray((NEAR * sizes >= measured[0]) & (sizes <= NEAR * measured[-1]))
+        return np.asarray((NEAR_FACTOR * sizes >= measured[0]) & (sizes <= NEAR_FACTOR * measured[-1]))
 
     def algorithms(self, collective: str) -> list[str]:
         """The algorithms of a collective."""
-        return list(self.of[collective][0].delays)
+        return list(self.by_collective[collective][0].delays)
 
 
-class _Line(NamedTuple):
+class _MeasuredDelay(NamedTuple):
     """One result of a benchmark or a simulation."""
 
     collective: str
@@ -134,14 +134,14 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
             f"{path} has {format_count(plan.ranks, 'rank')}, the trace has {ranks}: offbeat bench -n {ranks}"
         )
     lines = [
-        _Line(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
+        _MeasuredDelay(*result.cell[:4], result.algorithm, result.skew_us, result.last_delay.median)
         for result in benchmark.results
         if result.status == results.MEASURED and not result.cell.variant
     ]
     recorded = {name: each["mean"] for name, each in about.get("patterns", {}).items()}
     machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"
     source = f"{mpi} on {machine['host']} ({machine['processor']})"
-    found = _grouped(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+    found = _delays_by_collective(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
     late = sum(not result.on_time for result in benchmark.results)
     if not late:
         return found
@@ -168,7 +168,7 @@ def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, h
         )
     nodes, ppn = min(fitting, key=lambda shape: (abs(shape[0] - hosts), shape))
     lines = [
-        _Line(
+        _MeasuredDelay(
             str(document["collective"]), int(each["size_bytes"]), str(each["pattern"]), str(each["skew"]),
             str(each["algorithm"]), float(each["skew_us"]), float(each["last_delay_us"]),
         )
@@ -177,7 +177,7 @@ def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, h
     ]  # fmt: skip
     source = f"simulated, machine {document['machine']['name']}, {nodes} x {ppn} ranks"
     shapes_of = _Shapes(path, ranks, int(document["seed"]), {}, ppn)
-    return _grouped(path, lines, shapes_of, source, None)
+    return _delays_by_collective(path, lines, shapes_of, source, None)
 
 
 @dataclass(frozen=True)
@@ -203,14 +203,16 @@ class _Shapes:
             pattern = f"node_late({self.ranks_per_node})"
         name = pattern.partition("(")[0]
         if name in arrival_patterns.PATTERNS:
-            return arrival_patterns.rounds(pattern, self.ranks, self.seed, _DRAWS)
+            return arrival_patterns.rounds(pattern, self.ranks, self.seed, _DRAWS_FOR_SHAPE)
         mean = self.recorded.get(pattern)
         if mean is None or len(mean) != self.ranks:
             raise CommandError(f"{self.path} does not say who is late under its pattern {pattern}")
         return [mean]
 
 
-def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, mpi: str | None) -> Delays:
+def _delays_by_collective(
+    path: Path, lines: Sequence[_MeasuredDelay], shapes: _Shapes, source: str, mpi: str | None
+) -> Delays:
     if not lines:
         raise CommandError(f"{path} has no measured result")
     for line in lines:
@@ -225,13 +227,13 @@ def _grouped(path: Path, lines: Sequence[_Line], shapes: _Shapes, source: str, m
             raise CommandError(
                 f"{path}: no algorithm of {collective} was measured at one size under all of its patterns"
             )
-        notes += _left_out(collective, mine, kept)
+        notes += _notes_on_unused(collective, mine, kept)
         keys = dict.fromkeys((line.pattern, line.skew) for line in kept)
-        found[collective] = [_arrival(kept, pattern, skew, shapes) for pattern, skew in keys]
+        found[collective] = [_arrival_from_lines(kept, pattern, skew, shapes) for pattern, skew in keys]
     return Delays(path, shapes.ranks, source, mpi, found, notes)
 
 
-def _measured_under_all_patterns(lines: Sequence[_Line]) -> list[_Line]:
+def _measured_under_all_patterns(lines: Sequence[_MeasuredDelay]) -> list[_MeasuredDelay]:
     """Keep the sizes and algorithms that have a result under every pattern, so that no cell is missing."""
     keys = {(line.pattern, line.skew) for line in lines}
     there: dict[tuple[int, str], set[tuple[str, str]]] = {}
@@ -245,7 +247,9 @@ def _measured_under_all_patterns(lines: Sequence[_Line]) -> list[_Line]:
     return [line for line in lines if line.size_bytes in whole and line.algorithm in common]
 
 
-def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) -> list[str]:
+def _notes_on_unused(
+    collective: str, lines: Sequence[_MeasuredDelay], kept: Sequence[_MeasuredDelay]
+) -> list[str]:
     sizes = {line.size_bytes for line in lines} - {line.size_bytes for line in kept}
     names = dict.fromkeys(line.algorithm for line in lines)
     gone = [name for name in names if name not in {line.algorithm for line in kept}]
@@ -253,9 +257,9 @@ def _left_out(collective: str, lines: Sequence[_Line], kept: Sequence[_Line]) ->
     return [f"{collective}: not used, because some patterns lack a result: {', '.join(what)}"] if what else []
 
 
-def _arrival(lines: Sequence[_Line], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
+def _arrival_from_lines(lines: Sequence[_MeasuredDelay], pattern: str, skew: str, shapes: _Shapes) -> Arrival:
     mine = [line for line in lines if (line.pattern, line.skew) == (pattern, skew)]
-    shape, anyone = (None, False) if skew == NO_SKEW.label else shapes(pattern)
+    shape, shape_is_sorted = (None, False) if skew == NO_SKEW.label else shapes(pattern)
     delays: dict[str, dict[int, float]] = {}
     for line in mine:
         delays.setdefault(line.algorithm, {})[line.size_bytes] = line.delay_us
@@ -263,7 +267,7 @@ def _arrival(lines: Sequence[_Line], pattern: str, skew: str, shapes: _Shapes) -
         pattern,
         skew,
         shape,
-        anyone,
+        shape_is_sorted,
         Curve.of({line.size_bytes: line.skew_us for line in mine}),
         {name: Curve.of(pairs) for name, pairs in delays.items()},
     )

@@ -28,13 +28,13 @@ from offbeat.trace.replay import Replay
 from offbeat.units import format_count
 
 # A call counts as balanced if its skew is less than this fraction of the least measured skew.
-_HARDLY_SKEWED = 0.5
-_MOST_AT_ONCE = 1 << 22  # how many stays are in memory at once
+_LEAST_SKEW_RATIO = 0.5
+_MAX_STAYS_IN_MEMORY = 1 << 22  # how many stays are in memory at once
 
 SIZE_BY_SIZE = "size by size"  # stands for a choice that is not one algorithm for all sizes
 
 # For these collectives a benchmark counts the bytes of one block, and a trace those of all blocks of a rank.
-_ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
+_SIZE_IS_ALL_BLOCKS = ("alltoall", "alltoallv", "reduce_scatter_block")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SizeChoice:
 
 
 @dataclass(frozen=True)
-class OfCollective:
+class PredictedCollective:
     """The prediction for one collective, while all others stay as recorded."""
 
     collective: str
@@ -89,22 +89,22 @@ class Prediction:
     delays: Delays
     recorded_s: float
     covered: float  # the share of the time in collectives that the predicted calls take
-    collectives: Sequence[OfCollective]
+    collectives: Sequence[PredictedCollective]
     notes: Sequence[str]
 
 
 def predict(calls: Calls, delays: Delays) -> Prediction:
     """Predict the run under each algorithm."""
     trace = calls.trace
-    matched = _Matched.of(calls, delays)
-    taken = replay.of_calls(calls)
+    matched = _MatchedDelays.of(calls, delays)
+    taken = replay.replay_of_calls(calls)
     found = []
-    for collective in delays.of:
+    for collective in delays.by_collective:
         here = matched.collective == COLLECTIVES.index(collective)
         if here.any():
-            found.append(_Collective(calls, delays, matched, taken, collective, here).predicted())
+            found.append(_CollectivePrediction(calls, delays, matched, taken, collective, here).predicted())
     if not found:
-        what = f"blocking {', '.join(delays.of)} on {format_count(delays.ranks, 'rank')}"
+        what = f"blocking {', '.join(delays.by_collective)} on {format_count(delays.ranks, 'rank')}"
         raise CommandError(f"{trace.path} has no {what} at sizes near those of {delays.path}")
     in_call = calls.table["in_call"]
     covered = float(in_call[matched.collective > 0].sum()) / max(float(calls.whole["in_call"].sum()), 1e-9)
@@ -151,15 +151,15 @@ def _notes(calls: Calls, delays: Delays) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Matched:
+class _MatchedDelays:
     """The delay that is used for each row of Calls.table. Rows without a prediction have 0, 0 and -1."""
 
     collective: NDArray[np.uint8]
     size: NDArray[np.int64]  # as a benchmark counts it
-    arrival: NDArray[np.int16]  # index into Delays.of[collective]
+    arrival: NDArray[np.int16]  # index into Delays.by_collective[collective]
 
     @classmethod
-    def of(cls, calls: Calls, delays: Delays) -> _Matched:
+    def of(cls, calls: Calls, delays: Delays) -> _MatchedDelays:
         rows = len(calls.table)
         found = cls(
             np.zeros(rows, dtype=np.uint8), np.zeros(rows, dtype=np.int64), np.full(rows, -1, dtype=np.int16)
@@ -168,16 +168,16 @@ class _Matched:
             communicator = block.communicator
             whole = len(block.ranks) == communicator.ranks == delays.ranks
             if whole and not communicator.inter and not communicator.several_jobs:
-                found._add(calls, delays, block, where)
+                found._add_block(calls, delays, block, where)
         return found
 
-    def _add(self, calls: Calls, delays: Delays, block: Block, where: NDArray[np.intp]) -> None:
+    def _add_block(self, calls: Calls, delays: Delays, block: Block, where: NDArray[np.intp]) -> None:
         table = calls.table[where]
         fits = (where >= 0) & calls.measured[where]
         fits &= (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
         places = np.array([block.communicator.places[int(rank)] for rank in block.ranks])
         columns = np.argsort(places, kind="stable")
-        for collective, arrivals in delays.of.items():
+        for collective, arrivals in delays.by_collective.items():
             number = COLLECTIVES.index(collective)
             mine = np.flatnonzero(fits & (table["collective"] == number))
             if not len(mine):
@@ -194,7 +194,7 @@ class _Matched:
 def benchmark_size(collective: str, table: NDArray[Any], ranks: int) -> NDArray[np.int64]:
     """The bytes of calls as ``offbeat bench`` counts them."""
     size = table["bytes"].astype(np.int64)
-    if collective in _ALL_BLOCKS:
+    if collective in _SIZE_IS_ALL_BLOCKS:
         return np.asarray(size // ranks)
     if collective == "allgatherv":
         # With MPI_IN_PLACE the trace has the bytes of all blocks.
@@ -219,7 +219,7 @@ def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival
     measured = np.stack([np.maximum(arrivals[number].skew_us(size), 1e-6) for number in skewed])
     if balanced:
         found[:] = balanced[0]
-        some = np.flatnonzero(skew >= _HARDLY_SKEWED * measured.min(axis=0))
+        some = np.flatnonzero(skew >= _LEAST_SKEW_RATIO * measured.min(axis=0))
     else:
         some = np.arange(len(late_us))
     shape = late_us[some] / np.maximum(skew[some, None], 1e-6)
@@ -227,7 +227,7 @@ def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival
     patterns = list(dict.fromkeys(arrivals[number].pattern for number in skewed))
     first = {arrivals[number].pattern: arrivals[number] for number in reversed(skewed)}
     distances = [
-        np.abs((in_order if first[name].anyone else shape) - first[name].shape).mean(axis=1)
+        np.abs((in_order if first[name].shape_is_sorted else shape) - first[name].shape).mean(axis=1)
         for name in patterns
     ]
     pattern = np.argmin(np.stack(distances), axis=0)
@@ -241,16 +241,16 @@ def nearest(late_us: Floats, size: NDArray[np.int64], arrivals: Sequence[Arrival
 # -- one collective
 
 
-class _Collective:
+class _CollectivePrediction:
     """Predicts the calls of one collective."""
 
     def __init__(
-        self, calls: Calls, delays: Delays, matched: _Matched, taken: Replay, collective: str,
+        self, calls: Calls, delays: Delays, matched: _MatchedDelays, taken: Replay, collective: str,
         here: NDArray[np.bool_],
     ) -> None:  # fmt: skip
         self._calls = calls
         self._collective = collective
-        self._arrivals = delays.of[collective]
+        self._arrivals = delays.by_collective[collective]
         self._names = delays.algorithms(collective)
         self._measured = delays.sizes(collective)
         self._replay = taken
@@ -269,23 +269,23 @@ class _Collective:
         self._count = np.zeros(self._table.shape[1:], dtype=np.int64)
         np.add.at(self._count, (self._arrival, self._size), 1)
 
-    def predicted(self) -> OfCollective:
+    def predicted(self) -> PredictedCollective:
         best = np.argmin((self._table * self._count).sum(axis=1), axis=0)
-        score = self._scores()
+        score = self._mean_scores()
         by_average = np.argmin(score, axis=0)
         balanced = [number for number, arrival in enumerate(self._arrivals) if arrival.shape is None]
         by_balanced = np.argmin(self._table[:, balanced[0]], axis=0) if balanced else None
         ways = [np.full(len(self._sizes), number) for number in range(len(self._names))]
         ways += [best, by_average, *([by_balanced] if by_balanced is not None else [])]
-        runs = self._runs(ways)
+        runs = self._run_times_s(ways)
         candidates = [
-            Candidate(self._name(way), run, self._communicating_s(way))
+            Candidate(self._name_of_way(way), run, self._communicating_s(way))
             for way, run in zip(ways, runs, strict=True)
         ]
         fixed, chosen = candidates[: len(self._names)], candidates[len(self._names) :]
         weight = self._count.sum(axis=0) / self._count.sum()
         mine = self._calls.whole["collective"] == COLLECTIVES.index(self._collective)
-        return OfCollective(
+        return PredictedCollective(
             self._collective,
             int(np.count_nonzero(mine)),
             len(self._rows),
@@ -300,11 +300,11 @@ class _Collective:
             self._choices_by_size(best, by_average, by_balanced),
         )
 
-    def _name(self, way: NDArray[np.intp]) -> str:
+    def _name_of_way(self, way: NDArray[np.intp]) -> str:
         used = {self._names[number] for number in way}
         return used.pop() if len(used) == 1 else SIZE_BY_SIZE
 
-    def _scores(self) -> Floats:
+    def _mean_scores(self) -> Floats:
         """The scores of ``ranking.scores``. The axes are algorithm and size."""
         columns = []
         for size in range(len(self._sizes)):
@@ -316,14 +316,14 @@ class _Collective:
             columns.append([scores[name] for name in self._names])
         return np.array(columns).T
 
-    def _runs(self, ways: Sequence[NDArray[np.intp]]) -> list[float]:
+    def _run_times_s(self, ways: Sequence[NDArray[np.intp]]) -> list[float]:
         """The run in seconds for each of ``ways``, which chooses an algorithm for each size."""
         replayed = self._replay
         column = np.full(len(self._here), -1, dtype=np.intp)
         column[self._rows] = np.arange(len(self._rows))
         mine = column[replayed.rows]
         there = mine >= 0
-        at_once = max(1, _MOST_AT_ONCE // max(len(replayed.rows), 1))
+        at_once = max(1, _MAX_STAYS_IN_MEMORY // max(len(replayed.rows), 1))
         found: list[float] = []
         for begin in range(0, len(ways), at_once):
             some = ways[begin : begin + at_once]

@@ -22,7 +22,7 @@ CSV_COLUMNS = (
     "total_delay_us", "t_min_us", "t_avg_us", "t_max_us", "algbw_gbs", "busbw_gbs",
 )  # fmt: skip
 # Names that the other benchmarks give to collectives.
-_CAMEL = {
+_MPI_FUNCTION_NAMES = {
     "allreduce": "Allreduce", "alltoall": "Alltoall", "alltoallv": "Alltoallv", "allgather": "Allgather",
     "allgatherv": "Allgatherv", "bcast": "Bcast",
 }  # fmt: skip
@@ -46,7 +46,7 @@ def as_csv(benchmark: Benchmark) -> str:
             result.status, result.iterations,
         ]  # fmt: skip
         if result.status == MEASURED:
-            last, widths = result.last_delay, bandwidth.of(result, benchmark.plan.ranks)
+            last, widths = result.last_delay, bandwidth.bandwidth_of_result(result, benchmark.plan.ranks)
             row += [_digits(each) for each in (last.median, last.ci95_low, last.ci95_high)]
             row += [_digits(result.total_delay.median), *map(_digits, _rank_times(result))]
             row += [_digits(each) for each in (widths or (None, None))]
@@ -124,7 +124,7 @@ def as_nccl(benchmark: Benchmark) -> str:
             )
             for in_place in (False, True):
                 found = places.get(in_place)
-                width = bandwidth.of(found, ranks) if found is not None else None
+                width = bandwidth.bandwidth_of_result(found, ranks) if found is not None else None
                 widths += [width.bus] if width is not None else []
                 line += _nccl_numbers(found, width)
             lines.append(line)
@@ -213,7 +213,7 @@ def _root(cell: Cell, otherwise: str) -> str:
 
 
 def _camel(collective: str) -> str:
-    return _CAMEL.get(collective, collective.capitalize())
+    return _MPI_FUNCTION_NAMES.get(collective, collective.capitalize())
 
 
 def _rank_times(result: Result) -> tuple[float, float, float]:

@@ -16,16 +16,16 @@ def sheets(rows: Sequence[Row]) -> list[Sheet]:
     found = []
     for collective in ranking.collectives_of(rows):
         sizes = ranking.sizes_of(rows, collective)
-        found.append(best(rows, collective, sizes))
+        found.append(best_algorithm_sheet(rows, collective, sizes))
         found += [delays(rows, collective, size) for size in sizes]
         if any(row.balanced for row in rows) and len(ranking.patterns_of(rows, collective)) > 1:
             found += [robustness(rows, collective, size) for size in sizes]
         found += [normalised(rows, collective, size) for size in sizes]
-        found.append(choice(rows, collective, sizes))
+        found.append(recommended_algorithm_sheet(rows, collective, sizes))
     return found
 
 
-def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
+def best_algorithm_sheet(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
     """Figure 4: the best algorithm for each arrival pattern and size."""
     by_cell = {(row.pattern, row.size_bytes): row for row in rows if row.collective == collective}
     lines = []
@@ -33,7 +33,7 @@ def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
         line = [Cell(pattern)]
         for size in sizes:
             row = by_cell.get((pattern, size))
-            line.append(_best_cell(row, rows) if row is not None else _NONE)
+            line.append(_best_cell(row, rows) if row is not None else _EMPTY_CELL)
         lines.append(line)
     return Sheet(
         f"{collective}: the best algorithm for each arrival pattern and size",
@@ -48,10 +48,10 @@ def best(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
 def _best_cell(row: Row, rows: Sequence[Row]) -> Cell:
     found = ranking.winner(row, rows)
     if found is None:
-        return _NONE
+        return _EMPTY_CELL
     if found.ratio is None:
         return Cell(found.algorithm)
-    gains = found.ratio <= 1 - ranking.GOOD
+    gains = found.ratio <= 1 - ranking.GOOD_WITHIN
     return Cell(f"{found.algorithm} {found.ratio:.2f}", Tone.GOOD if gains else Tone.PLAIN)
 
 
@@ -59,13 +59,13 @@ def delays(rows: Sequence[Row], collective: str, size: int) -> Sheet:
     """Figure 5: the last delays at one size, and which are as good as the least."""
     algorithms = ranking.algorithms_of(rows, collective)
     lines = []
-    for row in ranking.at(rows, collective, size):
-        good = ranking.good(row)
+    for row in ranking.rows_at(rows, collective, size):
+        good = ranking.nearly_fastest(row)
         line = [Cell(row.pattern)]
         for name in algorithms:
             delay = row.delays.get(name)
             tone = Tone.GOOD if name in good else Tone.PLAIN
-            line.append(Cell(format_us(delay.median), tone) if delay is not None else _NONE)
+            line.append(Cell(format_us(delay.median), tone) if delay is not None else _EMPTY_CELL)
         lines.append(line)
     return Sheet(
         f"{collective} of {format_size(size)}: last delay of each algorithm",
@@ -80,13 +80,13 @@ def robustness(rows: Sequence[Row], collective: str, size: int) -> Sheet:
     """Figure 6: how much each pattern changes the delay of each algorithm."""
     algorithms = ranking.algorithms_of(rows, collective)
     lines = []
-    for row in ranking.at(rows, collective, size):
+    for row in ranking.rows_at(rows, collective, size):
         if row.balanced:
             continue
         changes = ranking.robustness(row, rows)
         line = [Cell(row.pattern)]
         for name in algorithms:
-            line.append(_change(changes[name]) if name in changes else _NONE)
+            line.append(_change_text(changes[name]) if name in changes else _EMPTY_CELL)
         lines.append(line)
     return Sheet(
         f"{collective} of {format_size(size)}: robustness against lateness",
@@ -97,14 +97,20 @@ def robustness(rows: Sequence[Row], collective: str, size: int) -> Sheet:
     )
 
 
-def _change(change: float) -> Cell:
-    tone = Tone.GOOD if change < -ranking.BAND else Tone.BAD if change > ranking.BAND else Tone.PLAIN
+def _change_text(change: float) -> Cell:
+    tone = (
+        Tone.GOOD
+        if change < -ranking.UNCHANGED_WITHIN
+        else Tone.BAD
+        if change > ranking.UNCHANGED_WITHIN
+        else Tone.PLAIN
+    )
     return Cell(f"{change:+.2f}", tone)
 
 
 def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
     """Figure 8 for one size: delays divided by the least in their line, and the scores."""
-    mine = ranking.at(rows, collective, size)
+    mine = ranking.rows_at(rows, collective, size)
     algorithms = ranking.algorithms_of(rows, collective)
     scores = ranking.scores(mine)
     lines = []
@@ -112,7 +118,7 @@ def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
         values = ranking.normalised(row)
         line = [Cell(row.pattern)]
         for name in algorithms:
-            line.append(_normal(values[name], row.times[name]) if name in values else _NONE)
+            line.append(_normalised_cell(values[name], row.times[name]) if name in values else _EMPTY_CELL)
         lines.append(line)
     least = min(scores.values(), default=0.0)
     average = [Cell("average")]
@@ -120,7 +126,7 @@ def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
         if name in scores:
             average.append(Cell(f"{scores[name]:.2f}", Tone.GOOD if scores[name] == least else Tone.PLAIN))
         else:
-            average.append(_NONE)
+            average.append(_EMPTY_CELL)
     return Sheet(
         f"{collective} of {format_size(size)}: last delay divided by the least in its line",
         ("arrival", *algorithms),
@@ -129,15 +135,15 @@ def normalised(rows: Sequence[Row], collective: str, size: int) -> Sheet:
     )
 
 
-def _normal(value: float, microseconds: float) -> Cell:
+def _normalised_cell(value: float, microseconds: float) -> Cell:
     return Cell(f"{value:.2f} ({format_us(microseconds)})", Tone.GOOD if value == 1 else Tone.PLAIN)
 
 
-def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
+def recommended_algorithm_sheet(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
     """The algorithm to use, size by size."""
     lines = []
     for size in sizes:
-        mine = ranking.at(rows, collective, size)
+        mine = ranking.rows_at(rows, collective, size)
         scores = ranking.scores(mine)
         if not scores:
             continue
@@ -161,4 +167,4 @@ def choice(rows: Sequence[Row], collective: str, sizes: Sequence[int]) -> Sheet:
     )
 
 
-_NONE = Cell("-", Tone.DIM)
+_EMPTY_CELL = Cell("-", Tone.DIM)

@@ -18,7 +18,7 @@ def sheets(found: Calibrated, algorithms: Sequence[Hockney]) -> Iterator[Sheet]:
     yield Sheet(
         caption="The machine: values with 95% intervals",
         columns=("of", "parameter", "value", "from", "to"),
-        rows=[[Cell(of), Cell(key), *_cells(interval)] for of, key, interval in parameters(found)],
+        rows=[[Cell(of), Cell(key), *_interval_cells(interval)] for of, key, interval in parameters(found)],
         left=frozenset({0, 1}),
     )
     if algorithms:
@@ -39,8 +39,8 @@ def sheets(found: Calibrated, algorithms: Sequence[Hockney]) -> Iterator[Sheet]:
             rows=[
                 [
                     Cell(each.expression),
-                    *_cells(each.latency_us),
-                    *_cells(each.bandwidth_gb_per_s),
+                    *_interval_cells(each.latency_us),
+                    *_interval_cells(each.bandwidth_gb_per_s),
                     Cell(f"{each.error:.0%}"),
                     Cell(f"{each.largest_error:.0%}"),
                     Cell(f"{each.r_squared:.3f}"),
@@ -72,14 +72,14 @@ def parameters(found: Calibrated) -> Iterator[tuple[str, str, Interval]]:
     levels = (("within_node", found.within_node), ("between_nodes", found.between_nodes))
     for name, messages in levels:
         if messages is not None:
-            yield from _level(name, messages)
+            yield from _level_rows(name, messages)
     if found.node_bandwidth_gb_per_s is not None:
         yield "between_nodes", "node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s
     if found.line_ns is not None:
         yield "board", "line_ns", found.line_ns
 
 
-def _level(name: str, messages: Messages) -> Iterator[tuple[str, str, Interval]]:
+def _level_rows(name: str, messages: Messages) -> Iterator[tuple[str, str, Interval]]:
     for segment in messages.segments:
         of = name if segment.from_bytes == 0 else f"{name}, from {format_size(segment.from_bytes)}"
         yield of, "latency_us", segment.latency_us
@@ -88,6 +88,6 @@ def _level(name: str, messages: Messages) -> Iterator[tuple[str, str, Interval]]
         yield name, key, interval
 
 
-def _cells(interval: Interval) -> list[Cell]:
+def _interval_cells(interval: Interval) -> list[Cell]:
     values = (interval.value, interval.low, interval.high)
     return [Cell(f"{value:.3g}" if math.isfinite(value) else "no limit") for value in values]

@@ -37,7 +37,7 @@ _MOST_TIMELINES = 3
 _MOST_RANKS_DRAWN = 48
 _MOST_BARS = 256
 _MOST_POINTS = 600
-_CALLS_AROUND = 8
+_CALLS_AROUND_WORST = 8
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Figure:
     plot: Any
 
 
-def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
+def figures_of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
     """The figures of a trace: timelines of the worst calls, then averages."""
     known = diagnosis.training
     of_steps = [steps(known)] if known is not None and len(known.late_ns) else []
@@ -66,7 +66,7 @@ def of_trace(calls: Calls, diagnosis: Diagnosis) -> list[Figure]:
     return [*of_steps, *found, mean_skew(calls), imbalance(calls), shares(calls), waiting(calls)]
 
 
-def of_bench(rows: Sequence[Row]) -> list[Figure]:
+def figures_of_bench(rows: Sequence[Row]) -> list[Figure]:
     """The figures of a benchmark: curves for each collective and pattern."""
     return [
         curves(rows, collective, pattern)
@@ -94,7 +94,7 @@ def steps(training: Training) -> Figure:
         )
     plot.update_xaxes(title="step")
     plot.update_yaxes(title="ready after half of the ranks (ms)")
-    _style(plot, height=360)
+    _style_plot(plot, height=360)
     some = f" Drawn: the {len(latest)} ranks that are latest." * (len(latest) < len(training.ranks))
     text = (
         "How long after half of the ranks each rank is ready with its gradients. The others wait that long "
@@ -113,11 +113,13 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
     worst = calls.table[row]
     communicator = calls.trace.communicators[int(worst["communicator"])]
     number = int(worst["number"])
-    block = matching.window(calls.trace, communicator, max(number - _CALLS_AROUND, 0), number + _CALLS_AROUND)
+    block = matching.blocks_in_range(
+        calls.trace, communicator, max(number - _CALLS_AROUND_WORST, 0), number + _CALLS_AROUND_WORST
+    )
     assert block is not None  # the row comes from this block
     ranks = _drawn_ranks(block, number, late)
-    unit, per_unit = _unit(float(worst["end"] - worst["first"]))
-    pieces = _pieces(block, worst, ranks, per_unit)
+    unit, per_unit = _time_unit(float(worst["end"] - worst["first"]))
+    pieces = _timeline_pieces(block, worst, ranks, per_unit)
     plot = go.Figure()
     for label, colour, hatch in (("waiting", ORANGE, "/"), ("communicating", BLUE, "")):
         mine = [piece for piece in pieces if piece.kind == label]
@@ -134,7 +136,7 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
     order = [f"rank {rank}" for rank in ranks]
     plot.update_yaxes(categoryorder="array", categoryarray=order, autorange="reversed", title=None)
     plot.update_xaxes(title=f"time since the first rank arrived ({unit})")
-    _style(plot, barmode="overlay", height=170 + 22 * max(len(ranks), 4))
+    _style_plot(plot, barmode="overlay", height=170 + 22 * max(len(ranks), 4))
     what = (
         f"{COLLECTIVES[int(worst['collective'])]} of {format_size(int(worst['bytes']))}, "
         f"call number {number} on {communicator}"
@@ -148,7 +150,7 @@ def _timeline(calls: Calls, row: int, name: str, title: str, late: Sequence[int]
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _TimelinePiece:
     rank: int
     kind: str
     begin: float
@@ -156,7 +158,7 @@ class _Piece:
     call: str
 
 
-def _pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> list[_Piece]:
+def _timeline_pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> list[_TimelinePiece]:
     """The waiting and communicating parts of the worst call and of those close to it in time."""
     begin = int(worst["first"])
     span = max(int(worst["end"]) - begin, 1)
@@ -180,7 +182,7 @@ def _pieces(block: Block, worst: Any, ranks: Sequence[int], per_unit: float) -> 
             for kind, first, then in (("waiting", here, middle), ("communicating", middle, leave)):
                 if then > first:
                     length = (then - first) / per_unit
-                    found.append(_Piece(rank, kind, (first - begin) / per_unit, length, call))
+                    found.append(_TimelinePiece(rank, kind, (first - begin) / per_unit, length, call))
     return found
 
 
@@ -210,7 +212,7 @@ def mean_skew(calls: Calls) -> Figure:
     )
     plot.update_xaxes(title="rank", type="category")
     plot.update_yaxes(title="mean skew (µs)", rangemode="tozero")
-    _style(plot, showlegend=False)
+    _style_plot(plot, showlegend=False)
     latest = int(ranks[int(np.argmax(skews))])
     several = f" Each bar is the latest of {per_bar} ranks." * (per_bar > 1)
     text = (
@@ -245,7 +247,7 @@ def imbalance(calls: Calls) -> Figure:
         )
     plot.update_xaxes(title="invocation, in the order of time", rangemode="tozero")
     plot.update_yaxes(title="imbalance (µs)", type="log")
-    _style(plot)
+    _style_plot(plot)
     per_point = len(table) / max(len(begins), 1)
     several = (
         f" Each point is {per_point:.0f} calls: the largest Ω and the average Δ̄." if per_point > 1 else ""
@@ -277,7 +279,7 @@ def shares(calls: Calls) -> Figure:
         )
     plot.update_yaxes(autorange="reversed")
     plot.update_xaxes(title="share (%)", range=[0, 100])
-    _style(plot, barmode="group", height=200 + 46 * len(found))
+    _style_plot(plot, barmode="group", height=200 + 46 * len(found))
     text = f"By collective and size ({summaries.SIZE_CLASS_MEANING})."
     return Figure("shares", "Share of calls and of time", text, plot)
 
@@ -287,7 +289,7 @@ def waiting(calls: Calls) -> Figure:
     found = summaries.shares(calls)
     labels = [f"{COLLECTIVES[share.collective]}, {share.size_class}" for share in found]
     most = max((share.time_ns for share in found), default=1.0)
-    unit, per_unit = _unit(most)
+    unit, per_unit = _time_unit(most)
     plot = go.Figure()
     series = (
         ("waiting", [share.waiting_ns / per_unit for share in found], ORANGE, "/"),
@@ -304,7 +306,7 @@ def waiting(calls: Calls) -> Figure:
         )
     plot.update_yaxes(autorange="reversed")
     plot.update_xaxes(title=f"time in the calls, of all ranks together ({unit})")
-    _style(plot, barmode="stack", height=200 + 32 * len(found))
+    _style_plot(plot, barmode="stack", height=200 + 32 * len(found))
     text = (
         "Waiting is the time in a call before the last rank arrived; a faster network does not shorten it. "
         "Non-blocking calls count as communicating: the program goes on meanwhile."
@@ -333,7 +335,7 @@ def curves(rows: Sequence[Row], collective: str, pattern: str) -> Figure:
     return Figure(_name_of(collective, pattern), f"{collective}, {pattern} arrival", text, plot)
 
 
-def of_simulation(found: Simulation) -> list[Figure]:
+def figures_of_simulation(found: Simulation) -> list[Figure]:
     """The figures of a simulation: delay over ranks if it has one size, otherwise delay over size."""
     results = found.results
     drawn = []
@@ -395,7 +397,7 @@ def _curves(
     ticks = sorted({x for measured in lines.values() for x, _ in measured})
     plot.update_xaxes(title=axis, type="log", tickvals=ticks, ticktext=[format_x(x) for x in ticks])
     plot.update_yaxes(title="last delay (µs)", type="log")
-    _style(plot)
+    _style_plot(plot)
     return plot
 
 
@@ -407,14 +409,14 @@ def _plain(text: str) -> str:
     return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _unit(nanoseconds: float) -> tuple[str, float]:
+def _time_unit(nanoseconds: float) -> tuple[str, float]:
     for unit, factor in (("s", 1e9), ("ms", 1e6)):
         if nanoseconds >= factor:
             return unit, factor
     return "µs", 1e3
 
 
-def _style(plot: Any, **layout: Any) -> None:
+def _style_plot(plot: Any, **layout: Any) -> None:
     plot.update_layout(
         **{
             "template": "simple_white",

@@ -8,21 +8,23 @@ import shlex
 import numpy as np
 
 from offbeat.bench.plan import COLLECTIVES as BENCHED
-from offbeat.bench.plan import USUAL
+from offbeat.bench.plan import DEFAULT_COLLECTIVE
 from offbeat.predict.prediction import Prediction, benchmark_size
-from offbeat.reports.prediction_sheets import matters
+from offbeat.reports.prediction_sheets import runs_differ
 from offbeat.trace import COLLECTIVES, Flag
 from offbeat.trace.findings import Diagnosis
 from offbeat.trace.metrics import Calls
 from offbeat.trace.stakes import Verdict
 
 _MOST_SIZES = 4
-_MUCH = 0.1  # a size is worth measuring if it takes this share of the time of the largest one
+_LEAST_SHARE_OF_LARGEST_SIZE = (
+    0.1  # a size is worth measuring if it takes this share of the time of the largest one
+)
 
 MEASURE = "Measure the algorithms under the arrivals of this trace, and predict this run under each of them:"
 
 
-def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
+def commands_after_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
     """Commands that write the pattern of this trace, measure the costliest sizes under it, and predict."""
     stakes, trace = diagnosis.stakes, calls.trace
     if stakes is None or stakes.verdict is Verdict.NOTHING:
@@ -30,7 +32,7 @@ def of_diagnosis(calls: Calls, diagnosis: Diagnosis) -> list[str]:
     name, sizes = _where_the_time_is(calls)
     if name is None:
         return []
-    which = "" if name == USUAL else f" --collectives {name}"
+    which = "" if name == DEFAULT_COLLECTIVE else f" --collectives {name}"
     # A barrier has no sizes.
     size = f" --sizes {','.join(map(str, sizes))}" if name != "barrier" else ""
     path = shlex.quote(str(trace.path))
@@ -64,19 +66,21 @@ def _where_the_time_is(calls: Calls) -> tuple[str | None, list[int]]:
     found, place = np.unique(benchmark_size(name, mine, ranks) // 4 * 4, return_inverse=True)
     time = np.bincount(place, weights=mine["in_call"])
     most = np.argsort(-time, kind="stable")[:_MOST_SIZES]
-    return name, sorted({max(4, int(found[k])) for k in most if time[k] >= _MUCH * time.max()})
+    return name, sorted(
+        {max(4, int(found[k])) for k in most if time[k] >= _LEAST_SHARE_OF_LARGEST_SIZE * time.max()}
+    )
 
 
-def of_prediction(prediction: Prediction) -> list[str]:
+def commands_after_prediction(prediction: Prediction) -> list[str]:
     """Commands that run the program under the best algorithms, and compare the run with the prediction."""
     trace = prediction.calls.trace
     chosen = []
     for each in prediction.collectives:
         best = each.algorithms[0]
         of_host = best.name in ("native", "default", each.ran) or best.name.startswith("native(")
-        if of_host or not matters(each):
+        if of_host or not runs_differ(each):
             continue
-        option = f"--allreduce {shlex.quote(best.name)}" if each.collective == USUAL else (
+        option = f"--allreduce {shlex.quote(best.name)}" if each.collective == DEFAULT_COLLECTIVE else (
             f"--algorithm {shlex.quote(f'{each.collective}={best.name}')}"
         )  # fmt: skip
         chosen.append(option)

@@ -106,16 +106,20 @@ def render(title: str, version: str, sections: Sequence[Section]) -> str:
     contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section) for section in sections)
     figures = any(section.figures for section in sections)
-    script = f"<script>{get_plotlyjs()}</script>\n<script>{_beside('page.js')}</script>" if figures else ""
+    script = (
+        f"<script>{get_plotlyjs()}</script>\n<script>{_text_beside_module('page.js')}</script>"
+        if figures
+        else ""
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">
 <link rel="icon" href="data:,">
 <title>{_text(title)}</title>
-<style>{_beside("page.css")}</style>
+<style>{_text_beside_module("page.css")}</style>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
@@ -189,7 +193,7 @@ def _table(sheet: Sheet) -> str:
     )
 
 
-def _beside(name: str) -> str:
+def _text_beside_module(name: str) -> str:
     return resources.files("offbeat.reports").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -198,7 +202,7 @@ def _text(text: str) -> str:
 
 
 # This policy forbids the page to fetch anything, whatever a library in it tries.
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )

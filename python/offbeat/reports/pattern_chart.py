@@ -13,8 +13,8 @@ from rich.text import Text
 from offbeat.bench.arrival_patterns import PATTERNS
 from offbeat.units import format_us
 
-_LEVELS = "▁▂▃▄▅▆▇█"
-_PICTURE_RANKS = 16
+_BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
+_RANKS_IN_PICTURE = 16
 _MOST_BARS = 64
 _TIME_WIDTH = 12
 
@@ -44,11 +44,11 @@ def overview(seed: int) -> Table:
     table = Table(title="Arrival patterns", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
                   pad_edge=False)  # fmt: skip
     table.add_column("name", no_wrap=True)
-    table.add_column(f"on {_PICTURE_RANKS} ranks", no_wrap=True)
+    table.add_column(f"on {_RANKS_IN_PICTURE} ranks", no_wrap=True)
     table.add_column("which ranks are late", overflow="fold")
     table.add_column("delay of rank i, x = i / (p - 1)", overflow="fold")
     for name, pattern in PATTERNS.items():
-        delays = pattern.rounds(_PICTURE_RANKS, seed)[0]
-        picture = "".join(_LEVELS[round(delay * (len(_LEVELS) - 1))] for delay in delays)
+        delays = pattern.rounds(_RANKS_IN_PICTURE, seed)[0]
+        picture = "".join(_BAR_CHARACTERS[round(delay * (len(_BAR_CHARACTERS) - 1))] for delay in delays)
         table.add_row(name, picture, pattern.summary, Text(pattern.formula))
     return table

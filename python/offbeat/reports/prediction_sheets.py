@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from offbeat.predict.confirmation import Confirmation
-from offbeat.predict.prediction import OfCollective, Prediction
+from offbeat.predict.prediction import PredictedCollective, Prediction
 from offbeat.reports.sheet import Cell, Sheet, Tone, cells
 from offbeat.units import format_count, format_share, format_size, format_us
 
 _MOST_SIZES = 16
 _MOST_CHANGES = 3
-_MOST_ERROR = 0.2  # of the recorded run; a prediction that is further off supports no choice
-_SAME = 0.005  # runs that differ by a smaller share count as equal
-_SIZES = {
+_LARGEST_ERROR = 0.2  # of the recorded run; a prediction that is further off supports no choice
+_EQUAL_RUNS_WITHIN = 0.005  # runs that differ by a smaller share count as equal
+_SIZE_MEANINGS = {
     "measured": "of a measured size",
     "between": "between two measured sizes (linear)",
     "outside": "up to 4 times smaller (delay of the smallest) or larger (in proportion)",
@@ -34,10 +34,10 @@ def facts(prediction: Prediction) -> list[tuple[str, str]]:
     ]
 
 
-def basis(each: OfCollective) -> str:
+def basis_sentence(each: PredictedCollective) -> str:
     """A sentence that says which delays stand for which calls."""
     by_pattern = ", ".join(f"{count} as {name}" for name, count in each.arrivals.items())
-    by_size = ", ".join(f"{count} {_SIZES[kind]}" for kind, count in each.sizes.items() if count)
+    by_size = ", ".join(f"{count} {_SIZE_MEANINGS[kind]}" for kind, count in each.sizes.items() if count)
     verb = "is" if each.predicted_calls == 1 else "are"
     return (
         f"{each.collective}: {each.predicted_calls} of {format_count(each.calls, 'call')} {verb} predicted; "
@@ -45,9 +45,9 @@ def basis(each: OfCollective) -> str:
     )
 
 
-def sheets(each: OfCollective) -> list[Sheet]:
+def sheets(each: PredictedCollective) -> list[Sheet]:
     """Tables of the run under each algorithm and, if there are several sizes, of the choice at each."""
-    base, against = _base(each)
+    base, against = _base_run(each)
     ways = [(way.name + (" (ran)" if way.name == each.ran else ""), way) for way in each.algorithms]
     if len(each.by_size) > 1:
         ways.append(("best for this program at each size", each.best))
@@ -60,7 +60,7 @@ def sheets(each: OfCollective) -> list[Sheet]:
         [
             Cell(label),
             Cell(format_us(1e6 * way.run_s), Tone.GOOD if way.run_s == least else Tone.PLAIN),
-            Cell(_change(way.run_s, base)),
+            Cell(_change_text(way.run_s, base)),
             Cell(format_us(1e6 * way.communicating_s)),
             Cell(f"{each.scores[way.name]:.2f}" if number < len(each.algorithms) else "-"),
         ]
@@ -77,18 +77,18 @@ def sheets(each: OfCollective) -> list[Sheet]:
         )
     ]
     if len(each.by_size) > 1:
-        found.append(_by_size(each))
+        found.append(_sheet_by_size(each))
     return found
 
 
-def _base(each: OfCollective) -> tuple[float, str]:
+def _base_run(each: PredictedCollective) -> tuple[float, str]:
     """The run that the others are compared with, and its name. It is always a predicted run."""
     if each.model is not None:
         return each.model.run_s, f"{each.ran} as predicted"
     return each.algorithms[0].run_s, "the shortest run"
 
 
-def _by_size(each: OfCollective) -> Sheet:
+def _sheet_by_size(each: PredictedCollective) -> Sheet:
     shown = sorted(each.by_size, key=lambda size: -max(size.delays_s.values()))[:_MOST_SIZES]
     rows = []
     for size in sorted(shown, key=lambda size: size.size_bytes):
@@ -111,18 +111,18 @@ def _by_size(each: OfCollective) -> Sheet:
     )
 
 
-def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
+def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
     """The conclusions, the most important first."""
-    base, _ = _base(each)
+    base, _ = _base_run(each)
     best = _choice(each, "best")
-    if not matters(each):
+    if not runs_differ(each):
         differ = each.algorithms[-1].run_s / each.best.run_s - 1
         return [
             f"It does not matter which algorithm {each.collective} uses: the runs differ by at most "
             f"{format_share(differ)}.",
             *_model(each, prediction),
         ]
-    change = f" ({_change(each.best.run_s, base)})" if each.model is not None else ""
+    change = f" ({_change_text(each.best.run_s, base)})" if each.model is not None else ""
     found = [
         f"Best for this program: {best} for {each.collective}, a run of "
         f"{format_us(1e6 * each.best.run_s)}{change}."
@@ -135,7 +135,7 @@ def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
         loss = way.run_s / each.best.run_s - 1
         if chosen == best:
             found.append(f"{label} chooses the same.")
-        elif loss <= _SAME:
+        elif loss <= _EQUAL_RUNS_WITHIN:
             found.append(f"{label} chooses {chosen}: as good.")
         else:
             run = format_us(1e6 * way.run_s)
@@ -143,37 +143,37 @@ def conclusions(each: OfCollective, prediction: Prediction) -> list[str]:
     return [*found, *_model(each, prediction)]
 
 
-def _model(each: OfCollective, prediction: Prediction) -> list[str]:
+def _model(each: PredictedCollective, prediction: Prediction) -> list[str]:
     """A sentence that compares the prediction with the recorded run."""
     if each.model is None:
         return [f"The trace ran {each.ran}, which has no delays here, so the model cannot be tested."]
     predicted, recorded = (format_us(1e6 * s) for s in (each.model.run_s, prediction.recorded_s))
-    error = _change(each.model.run_s, prediction.recorded_s)
+    error = _change_text(each.model.run_s, prediction.recorded_s)
     found = [
         f"Test of the model: the trace ran {each.ran}. Its run is predicted as {predicted} and was recorded "
         f"as {recorded} ({error})."
     ]
     if is_unreliable(each, prediction):
         found.append(
-            f"The prediction is off by more than {_MOST_ERROR:.0%}, so do not rely on this choice: compare "
-            "the algorithms in runs of the program."
+            f"The prediction is off by more than {_LARGEST_ERROR:.0%}, so do not rely on this choice: "
+            "compare the algorithms in runs of the program."
         )
     return found
 
 
-def is_unreliable(each: OfCollective, prediction: Prediction) -> bool:
+def is_unreliable(each: PredictedCollective, prediction: Prediction) -> bool:
     """Whether the run that was recorded is predicted so badly that the choice says nothing."""
     if each.model is None or prediction.recorded_s <= 0:
         return False
-    return abs(each.model.run_s / prediction.recorded_s - 1) > _MOST_ERROR
+    return abs(each.model.run_s / prediction.recorded_s - 1) > _LARGEST_ERROR
 
 
-def _names(each: OfCollective, way: str) -> list[str]:
+def _names(each: PredictedCollective, way: str) -> list[str]:
     """The algorithm at each size by ``way``, which is ``best``, ``by_average`` or ``by_balanced``."""
     return [str(getattr(size, way)) for size in each.by_size]
 
 
-def _choice(each: OfCollective, way: str) -> str:
+def _choice(each: PredictedCollective, way: str) -> str:
     """The choice in words: ``ring``, or ``nap to 8 B, ring from 8 KiB``. Many changes are only counted."""
     names = _names(each, way)
     changes = [k for k in range(1, len(names)) if names[k] != names[k - 1]]
@@ -186,21 +186,21 @@ def _choice(each: OfCollective, way: str) -> str:
     return ", ".join([*parts, *(f"{names[k]} from {sizes[k]}" for k in changes)])
 
 
-def matters(each: OfCollective) -> bool:
+def runs_differ(each: PredictedCollective) -> bool:
     """Whether the runs under the algorithms differ."""
-    return each.algorithms[-1].run_s / each.best.run_s - 1 > _SAME
+    return each.algorithms[-1].run_s / each.best.run_s - 1 > _EQUAL_RUNS_WITHIN
 
 
-def in_one_line(prediction: Prediction) -> str:
+def one_line_summary(prediction: Prediction) -> str:
     """One sentence for a report: the best algorithms, and the run with them."""
     each = prediction.collectives[0]
-    if not matters(each):
+    if not runs_differ(each):
         return f"By {prediction.delays.path}, it does not matter which algorithm {each.collective} uses."
-    base, against = _base(each)
+    base, against = _base_run(each)
     run = format_us(1e6 * each.best.run_s)
-    change = f" ({_change(each.best.run_s, base)} against {against})" if each.model is not None else ""
+    change = f" ({_change_text(each.best.run_s, base)} against {against})" if each.model is not None else ""
     doubt = (
-        f" Do not rely on it: the recorded run is predicted with an error above {_MOST_ERROR:.0%}."
+        f" Do not rely on it: the recorded run is predicted with an error above {_LARGEST_ERROR:.0%}."
         if is_unreliable(each, prediction)
         else ""
     )
@@ -236,5 +236,5 @@ def confirmation(found: Confirmation) -> tuple[Sheet, str]:
     )
 
 
-def _change(run_s: float, base_s: float) -> str:
+def _change_text(run_s: float, base_s: float) -> str:
     return f"{100 * (run_s / base_s - 1):+.1f}%".replace("-0.0%", "+0.0%") if base_s > 0 else "-"

@@ -14,7 +14,7 @@ from offbeat.predict.confirmation import Confirmation
 from offbeat.predict.prediction import (
     SIZE_BY_SIZE,
     Candidate,
-    OfCollective,
+    PredictedCollective,
     Prediction,
     SizeChoice,
 )
@@ -28,8 +28,8 @@ REPORT_FORMAT, REPORT_VERSION = "offbeat report", 1
 PREDICTION_FORMAT, PREDICTION_VERSION = "offbeat predict", 1
 
 
-def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[BenchFile]) -> dict[str, Any]:
-    """The document of ``offbeat report --json``. ``traces`` come from ``of_trace``."""
+def json_of_report(traces: Sequence[dict[str, Any]], benches: Sequence[BenchFile]) -> dict[str, Any]:
+    """The document of ``offbeat report --json``. ``traces`` come from ``json_of_trace``."""
     return {
         "format": REPORT_FORMAT,
         "version": REPORT_VERSION,
@@ -39,7 +39,7 @@ def of_report(traces: Sequence[dict[str, Any]], benches: Sequence[BenchFile]) ->
     }
 
 
-def of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dict[str, Any]:
+def json_of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -> dict[str, Any]:
     """The data of one trace."""
     trace = calls.trace
     return {
@@ -202,7 +202,7 @@ def _benchmark(bench: BenchFile) -> dict[str, Any]:
     choices = []
     for collective in ranking.collectives_of(bench.rows):
         for size in ranking.sizes_of(bench.rows, collective):
-            rows = ranking.at(bench.rows, collective, size)
+            rows = ranking.rows_at(bench.rows, collective, size)
             scores = ranking.scores(rows)
             balanced = next((row.best for row in rows if row.balanced), None)
             choices.append(
@@ -217,8 +217,8 @@ def _benchmark(bench: BenchFile) -> dict[str, Any]:
     return {"path": str(bench.path), "warnings": list(bench.warnings), "choices": choices}
 
 
-def of_prediction(
-    found: Prediction, confirmed: Sequence[tuple[OfCollective, Confirmation | None]]
+def json_of_prediction(
+    found: Prediction, confirmed: Sequence[tuple[PredictedCollective, Confirmation | None]]
 ) -> dict[str, Any]:
     """The document of ``offbeat predict --json``."""
     trace = found.calls.trace
@@ -237,7 +237,7 @@ def of_prediction(
     }
 
 
-def _collective(each: OfCollective, confirmation: Confirmation | None) -> dict[str, Any]:
+def _collective(each: PredictedCollective, confirmation: Confirmation | None) -> dict[str, Any]:
     return {
         "collective": each.collective,
         "calls": each.calls,

@@ -9,7 +9,7 @@ from offbeat import _core
 from offbeat.reports.sheet import Sheet, cells
 from offbeat.rules import spelling
 from offbeat.rules.difference import Difference
-from offbeat.rules.export_check import Seen
+from offbeat.rules.export_check import SeenEffect
 from offbeat.rules.spelling import bytes_text, counts_text
 from offbeat.units import formatted_alike, spell_size
 
@@ -59,10 +59,10 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
 def rule_lines(rules: Sequence[_core.Rule]) -> list[str]:
     """The rules as the lines of a file of rules, aligned in columns."""
     rows = [rule["text"].split(" ", len(spelling.FIELDS) - 1) for rule in rules]
-    return spelling.lines(rows, [rule["reason"] for rule in rules])
+    return spelling.rule_lines(rows, [rule["reason"] for rule in rules])
 
 
-def seen_sheet(vendor: str, seen: Sequence[Seen]) -> Sheet:
+def seen_sheet(vendor: str, seen: Sequence[SeenEffect]) -> Sheet:
     """A table of the cells in which an export names an algorithm."""
     return Sheet(
         caption=f"{vendor} alone, without and with the export",

@@ -12,10 +12,10 @@ from offbeat.simulate.simulation import Cell as Line
 from offbeat.simulate.simulation import Result, Simulation
 from offbeat.units import format_count, format_size, format_us, parse_skew
 
-_MUCH = 0.1  # a rank is named if it caused this share of the waiting
+_LEAST_NAMED_SHARE = 0.1  # a rank is named if it caused this share of the waiting
 _MOST_NAMED = 3
-_SIDE_BY_SIDE = 4  # expressions in one table; their names are long
-_HARDLY = 0.01  # waiting up to this share of the delay counts as none
+_EXPRESSIONS_PER_TABLE = 4  # expressions in one table; their names are long
+_NEGLIGIBLE_WAITING_SHARE = 0.01  # waiting up to this share of the delay counts as none
 
 
 def sheets(found: Simulation) -> list[Sheet]:
@@ -23,10 +23,10 @@ def sheets(found: Simulation) -> list[Sheet]:
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in found.results:
         groups.setdefault((result.cell.pattern, result.cell.skew), []).append(result)
-    return [sheet for results in groups.values() for sheet in _of_group(found, results)]
+    return [sheet for results in groups.values() for sheet in _sheets_of_group(found, results)]
 
 
-def _of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
+def _sheets_of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
     by_key = {(result.cell, result.algorithm): result for result in results}
     lines = list(dict.fromkeys(result.cell for result in results))
     names = found.plan.algorithms
@@ -38,9 +38,11 @@ def _of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
         what: str, cell: Callable[[Line, Result], Cell], note: str, *, words: bool = False
     ) -> list[Sheet]:
         made = []
-        for number in range(0, len(names), _SIDE_BY_SIDE):
-            some = names[number : number + _SIDE_BY_SIDE]
-            rows = [[*_head(line), *(cell(line, by_key[line, name]) for name in some)] for line in lines]
+        for number in range(0, len(names), _EXPRESSIONS_PER_TABLE):
+            some = names[number : number + _EXPRESSIONS_PER_TABLE]
+            rows = [
+                [*_table_head(line), *(cell(line, by_key[line, name]) for name in some)] for line in lines
+            ]
             columns = ["nodes x ranks", "size", *some]
             left = frozenset(range(len(columns))) if words else frozenset({0})
             made.append(Sheet(f"{title}: {what}", columns, rows, note, left))
@@ -68,7 +70,7 @@ def _of_group(found: Simulation, results: Sequence[Result]) -> Iterator[Sheet]:
         )
 
 
-def _head(line: Line) -> list[Cell]:
+def _table_head(line: Line) -> list[Cell]:
     return [Cell(str(line.shape)), Cell(format_size(line.size_bytes))]
 
 
@@ -106,9 +108,11 @@ def _model(result: Result) -> Cell:
 
 
 def _waiting(result: Result) -> Cell:
-    if result.waiting_us < _HARDLY * result.total_delays_us[0]:
+    if result.waiting_us < _NEGLIGIBLE_WAITING_SHARE * result.total_delays_us[0]:
         return Cell("-", Tone.DIM)
     parts = [(cause.rank, cause.waiting_us / result.longest_waits_us) for cause in result.causes]
-    named = [f"rank {rank} ({100 * part:.0f}%)" for rank, part in parts[:_MOST_NAMED] if part >= _MUCH]
+    named = [
+        f"rank {rank} ({100 * part:.0f}%)" for rank, part in parts[:_MOST_NAMED] if part >= _LEAST_NAMED_SHARE
+    ]
     for_whom = ", ".join(named) or format_count(result.ranks_waited_for, "rank")
     return Cell(f"{format_us(result.waiting_us)} for {for_whom}")

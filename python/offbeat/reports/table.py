@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offbeat.bench import arrival_patterns
-from offbeat.bench.plan import NO_SKEW, USUAL, Cell
+from offbeat.bench.plan import DEFAULT_COLLECTIVE, NO_SKEW, Cell
 from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
 from offbeat.bench.samples import Delay
 from offbeat.units import format_size, format_us, parse_skew
@@ -22,14 +22,18 @@ LEGEND = (
     "Last delay, from the last arrival to the last exit: median, then p10 .. p90. "
     "The factor is native's median divided by this one: above 1 is faster than native."
 )
-HIDDEN = (
+HIDDEN_TIME_NOTE = (
     "Non-blocking calls: times do not include what ranks compute between a call and its wait. Hidden: the "
     "share of the call that runs beside the computation."
 )
-LATE = "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
-UNSURE = "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
-CUT = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
-_UNSURE_SPREAD = 2.0
+LATE_NOTE = (
+    "~ the ranks rarely arrived as the pattern says (shared or busy cores); all iterations are counted."
+)
+UNSURE_NOTE = (
+    "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
+)
+CUT_NOTE = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
+_UNSURE_INTERVAL_RATIO = 2.0
 _SIZE_WIDTH = 10
 _CELL_WIDTH = 22
 
@@ -67,15 +71,15 @@ def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
     timed = [result for result in results.values() if result.last_delays_us]
     lines = [LEGEND] if timed else []
     if any(result.computing_us is not None for result in timed):
-        lines.append(HIDDEN)
+        lines.append(HIDDEN_TIME_NOTE)
     if any(not result.on_time for result in timed):
-        lines.append(LATE)
+        lines.append(LATE_NOTE)
     if any(result.iterations < FEW_SAMPLES for result in timed):
-        lines.append(CUT)
+        lines.append(CUT_NOTE)
     for result in timed:
         native = results.get((result.cell, "native"), result)
         if native.last_delays_us and _is_unsure(native.last_delay, result.last_delay):
-            return [*lines, UNSURE]
+            return [*lines, UNSURE_NOTE]
     return lines
 
 
@@ -86,7 +90,7 @@ def _wrong(benchmark: Benchmark) -> list[Text]:
 def _title(group: _Group) -> Text:
     # This is not the table's own title, which would be folded to the width of the table.
     lateness = "" if group.skew == NO_SKEW.label else f" (skew {parse_skew(group.skew)})"
-    collective = "" if group.collective == USUAL else f"{group.collective}, "
+    collective = "" if group.collective == DEFAULT_COLLECTIVE else f"{group.collective}, "
     variant = f"{group.variant}, " if group.variant else ""
     summary = arrival_patterns.summary(group.pattern)
     return Text(f"{collective}{variant}{group.pattern} arrival: {summary}{lateness}", style="bold")
@@ -132,7 +136,7 @@ def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
 
 def _is_unsure(native: Delay, delay: Delay) -> bool:
     low, high = _interval(native, delay)
-    return high > _UNSURE_SPREAD * low
+    return high > _UNSURE_INTERVAL_RATIO * low
 
 
 def _factor(native: Delay, delay: Delay) -> Text:

@@ -56,7 +56,7 @@ def readiness(calls: Calls, training: Training) -> Sheet:
         ("rank", "host", "steps in which it is last", "ready late by", "10% later than", "in all"),
         rows,
         f"Over {len(late)} steps. Late by: the median, measured from when half of the ranks were "
-        f"ready.{training.precision}",
+        f"ready.{training.lateness_precision}",
         left=frozenset({0, 1}),
     )
 
@@ -106,7 +106,7 @@ def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
     rows = []
     for row in summaries.imbalance(calls, alpha):
         values = (row.worst, row.average, row.node_worst, row.node_average)
-        rows.append(cells(row.size_class, str(row.calls), *map(_with_factor, values)))
+        rows.append(cells(row.size_class, str(row.calls), *map(_text_with_factor, values)))
     source = f"alpha: {alpha.source}." if alpha is not None else "There is no alpha, so there are no factors."
     return Sheet(
         "Imbalance of arrival, averaged over calls",
@@ -205,7 +205,7 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
             f", {recording} of them recorded" if recording != trace.ranks else "")),
         ("calls", f"{len(calls.table)}, in {format_count(trace.records, 'record')}" + (
             f", every {ordinal(trace.every_call)} call recorded" if trace.every_call > 1 else "")),
-        ("clocks", _agreement(trace)),
+        ("clocks", _clock_agreement(trace)),
     ]  # fmt: skip
     agreements = int(np.count_nonzero(calls.table["agreement"]))
     if agreements:
@@ -227,7 +227,7 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     return found
 
 
-def _agreement(trace: Trace) -> str:
+def _clock_agreement(trace: Trace) -> str:
     if math.isnan(trace.clock_error_ns):
         return "error not measured"
     if trace.clock_error_ns < 5 and trace.clock_bound_ns == 0:
@@ -236,7 +236,7 @@ def _agreement(trace: Trace) -> str:
     return f"agree within {format_us(trace.clock_error_ns / 1e3)} as far as messages tell{certain}"
 
 
-def _with_factor(value: Measure) -> str:
+def _text_with_factor(value: Measure) -> str:
     text = format_us(value.us)
     return text if value.factor is None else f"{text} ({value.factor:.3g})"
 

@@ -13,7 +13,7 @@ from offbeat.errors import CommandError
 MOST_NODES = 1 << 16
 MOST_RANKS_PER_NODE = 1 << 12
 _MOST_CELLS = 100_000
-_ANY = 2**31 - 1
+_ANY_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,13 @@ def _of_host(
         for rank_span in ppn
         for choice in _choices(calls, host, node_span.least, rank_span.least, first, second)
     ]
-    by_ppn = [(n, joined, c) for (n, c), joined in _joined(((n, c), p) for n, p, c in cells)]
-    return [(joined, p, c) for (p, c), joined in _joined(((p, c), n) for n, p, c in by_ppn)]
+    by_ppn = [(n, joined, c) for (n, c), joined in _joined_spans(((n, c), p) for n, p, c in cells)]
+    return [(joined, p, c) for (p, c), joined in _joined_spans(((p, c), n) for n, p, c in by_ppn)]
 
 
-def _joined(cells: Iterable[tuple[tuple[Span, Choice], Span]]) -> list[tuple[tuple[Span, Choice], Span]]:
+def _joined_spans(
+    cells: Iterable[tuple[tuple[Span, Choice], Span]],
+) -> list[tuple[tuple[Span, Choice], Span]]:
     """Join the cells whose keys are equal and whose spans follow one another."""
     found: dict[tuple[Span, Choice], list[Span]] = {}
     for key, span in cells:
@@ -122,7 +124,7 @@ def _spans(ranges: Iterable[tuple[int, int]], most: int) -> list[Span]:
     """Consecutive spans, in each of which the same rules apply."""
     starts = {1, 2, *(1 << k for k in range(2, 8))}
     for least, last in ranges:
-        starts |= {least, last + 1} if last < _ANY else {least}
+        starts |= {least, last + 1} if last < _ANY_COUNT else {least}
     ordered = sorted(start for start in starts if start <= most)
     ends: list[int | None] = [start - 1 for start in ordered[1:]]
     return [Span(start, end) for start, end in zip(ordered, [*ends, None], strict=True)]

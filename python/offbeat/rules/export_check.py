@@ -31,10 +31,10 @@ from offbeat.units import format_count
 
 # How the effect was seen. The last three: it was not, or does harm.
 ORDER, TIME, NOT_FASTER, SLOWER, NO_EFFECT = "order", "time", "not faster", "slower", "no effect"
-_PROBE = Path(__file__).with_name("export_probe.py")
-_ROUNDS = 3
-_SECONDS = 0.1  # of timing, for each cell in each round
-_PATIENCE_S = (0.15, 0.6)  # how long the late rank stays away; longer in the second attempt
+_PROBE_SCRIPT = Path(__file__).with_name("export_probe.py")
+_PROBE_ROUNDS = 3
+_TIMING_S = 0.1  # of timing, for each cell in each round
+_LATE_RANK_AWAY_S = (0.15, 0.6)  # how long the late rank stays away; longer in the second attempt
 # A job may take at most this long: to start, and for each cell.
 _START_S, _CELL_S = 120, 10
 
@@ -42,7 +42,7 @@ Key = tuple[str, int]  # collective and size
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenEffect:
     """What the check saw in one cell."""
 
     ranks: int
@@ -69,58 +69,58 @@ class Host:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _ProbedCell:
     signature: str
     time_us: float
 
 
-def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[Seen]:
+def check(export: Export, folder: Path, table: Table, settings: str, host: Host) -> list[SeenEffect]:
     """Run the host with the files in ``folder``. Raises CommandError if it fails or has wrong results."""
     named = {(c, size): name for ranks, c, size, name in export.named if ranks == table.ranks}
     exported = export.variables(settings, folder)
-    confirm(export, folder, table, settings, host)
-    times: list[tuple[dict[Key, _Cell], dict[Key, _Cell]]] = []
+    run_with_files(export, folder, table, settings, host)
+    times: list[tuple[dict[Key, _ProbedCell], dict[Key, _ProbedCell]]] = []
     by: dict[Key, str] = {}
-    for attempt in range(_ROUNDS):
+    for attempt in range(_PROBE_ROUNDS):
         # The first round also looks at signatures. A second attempt gives slow machines more time.
-        unseen = _unseen(named, by) if attempt < len(_PATIENCE_S) else {}
-        patience = _PATIENCE_S[attempt] if unseen else 0.0
+        unseen = _without_effect(named, by) if attempt < len(_LATE_RANK_AWAY_S) else {}
+        patience = _LATE_RANK_AWAY_S[attempt] if unseen else 0.0
         default, found = (
-            _run(
-                host, table, variables, list(named), what, seconds=_SECONDS, patience=patience, looked=unseen
+            _run_probe(
+                host, table, variables, list(named), what, seconds=_TIMING_S, patience=patience, looked=unseen
             )
             for variables, what in (({}, ""), (exported, "with the export"))
         )
         times.append((default, found))
-        forced = _forced(host, table, unseen, patience)
-        by |= {key: _effect(default[key], found[key], cell) for key, cell in forced.items()}
+        forced = _cells_with_forced_names(host, table, unseen, patience)
+        by |= {key: _kind_of_effect(default[key], found[key], cell) for key, cell in forced.items()}
     seen = []
     for (collective, size), name in named.items():
         key = (collective, size)
         default_us = [default[key].time_us for default, _ in times]
         exported_us = [found[key].time_us for _, found in times]
         medians = statistics.median(default_us), statistics.median(exported_us)
-        how = _with_times(by[key], default_us, exported_us)
-        seen.append(Seen(table.ranks, collective, size, name, *medians, how))
+        how = _effect_by_times(by[key], default_us, exported_us)
+        seen.append(SeenEffect(table.ranks, collective, size, name, *medians, how))
     return seen
 
 
-def _cells_of(table: Table) -> list[Key]:
+def _cells_of_table(table: Table) -> list[Key]:
     return [(c, choice.size_bytes) for c, choices in table.choices.items() for choice in choices]
 
 
-def _unseen(named: Mapping[Key, str], by: Mapping[Key, str]) -> dict[Key, str]:
+def _without_effect(named: Mapping[Key, str], by: Mapping[Key, str]) -> dict[Key, str]:
     return {key: name for key, name in named.items() if by.get(key, NO_EFFECT) == NO_EFFECT}
 
 
-def _effect(default: _Cell, found: _Cell, forced: _Cell) -> str:
+def _kind_of_effect(default: _ProbedCell, found: _ProbedCell, forced: _ProbedCell) -> str:
     """How the effect in a cell can be seen: by ORDER, only by TIME, or NO_EFFECT."""
     if found.signature != forced.signature:
         return NO_EFFECT
     return ORDER if default.signature != forced.signature else TIME
 
 
-def _with_times(by: str, default_us: Sequence[float], exported_us: Sequence[float]) -> str:
+def _effect_by_times(by: str, default_us: Sequence[float], exported_us: Sequence[float]) -> str:
     """How the effect was seen, after a look at the times of all rounds."""
     if by == ORDER and min(exported_us) > max(default_us):
         return SLOWER
@@ -129,20 +129,22 @@ def _with_times(by: str, default_us: Sequence[float], exported_us: Sequence[floa
     return by
 
 
-def confirm(export: Export, folder: Path, table: Table, settings: str, host: Host) -> None:
+def run_with_files(export: Export, folder: Path, table: Table, settings: str, host: Host) -> None:
     """Run the host once with the files in ``folder``.
 
     Raises CommandError if it fails or has wrong results.
     """
-    _run(host, table, export.variables(settings, folder), _cells_of(table), "with the export")
+    _run_probe(host, table, export.variables(settings, folder), _cells_of_table(table), "with the export")
 
 
-def _forced(host: Host, table: Table, named: Mapping[Key, str], patience: float) -> dict[Key, _Cell]:
+def _cells_with_forced_names(
+    host: Host, table: Table, named: Mapping[Key, str], patience: float
+) -> dict[Key, _ProbedCell]:
     """The cells with the algorithms that are named, forced by the variables of ``offbeat bench``."""
-    found: dict[Key, _Cell] = {}
+    found: dict[Key, _ProbedCell] = {}
     for batch in _batches(list(named), named):
-        variables = _forcing(host.install.vendor, {key[0]: named[key] for key in batch})
-        found |= _run(
+        variables = _forcing_variables(host.install.vendor, {key[0]: named[key] for key in batch})
+        found |= _run_probe(
             host, table, variables, batch, "with forced algorithms", patience=patience, looked=batch
         )
     return found
@@ -157,14 +159,14 @@ def _batches(cells: Sequence[Key], named: Mapping[Key, str]) -> list[list[Key]]:
     return [[key for group in row for key in group or []] for row in zip_longest(*columns)]
 
 
-def _forcing(vendor: str, names: Mapping[str, str]) -> dict[str, str]:
+def _forcing_variables(vendor: str, names: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for collective, name in names.items():
         found |= host_algorithms.variables(vendor, collective, name)
     return found
 
 
-def _run(
+def _run_probe(
     host: Host,
     table: Table,
     variables: Mapping[str, str],
@@ -174,7 +176,7 @@ def _run(
     seconds: float = 0.0,
     patience: float = 0.0,
     looked: Collection[Key] = (),
-) -> dict[Key, _Cell]:
+) -> dict[Key, _ProbedCell]:
     """One job of the host alone. It takes the signatures of the cells in ``looked``."""
     doing = f"{host.install.vendor} {what}".strip()
     host.on_start(f"{doing}, {format_count(table.ranks, 'rank')}")
@@ -186,7 +188,7 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="offbeat-export-") as folder:
         output = Path(folder) / "seen.json"
         program = [
-            sys.executable, "-I", "-S", str(_PROBE), str(host.install.libmpi), host.install.family,
+            sys.executable, "-I", "-S", str(_PROBE_SCRIPT), str(host.install.libmpi), host.install.family,
             str(output), str(seconds), str(patience),
             *(f"{key[0]}:{key[1]}:{int(key in looked)}" for key in cells),
         ]  # fmt: skip
@@ -200,7 +202,7 @@ def _run(
         )
         slots = None if machine.in_batch_job(base) else machine.cores()
         built = launch.build(request, base, slots=slots, is_root=os.geteuid() == 0)
-        said = _said(built, doing, _START_S + _CELL_S * len(cells))
+        said = _output_of_job(built, doing, _START_S + _CELL_S * len(cells))
         try:
             document = json.loads(output.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -214,12 +216,12 @@ def _run(
             FAILED,
         )
     return {
-        (each["collective"], each["size_bytes"]): _Cell(each["signature"], each["time_us"])
+        (each["collective"], each["size_bytes"]): _ProbedCell(each["signature"], each["time_us"])
         for each in document
     }
 
 
-def _said(built: launch.Launch, doing: str, timeout_s: float) -> str:
+def _output_of_job(built: launch.Launch, doing: str, timeout_s: float) -> str:
     """Run a job to its end. Returns what it said, for a message."""
     with tempfile.TemporaryFile() as output:
         job = subprocess.Popen(

@@ -24,11 +24,11 @@ from offbeat.mpi import host_algorithms
 
 ROBUST = "robust"
 OBJECTIVES = (ROBUST, BALANCED)
-_CACHE_LINE = 64  # shorter calls take as long as one byte does
+_CACHE_LINE_BYTES = 64  # shorter calls take as long as one byte does
 TIE = 0.03  # the host's own decision wins unless a named algorithm is better by more than this
 VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "intel": "Intel MPI"}
 # Variables that make `native` something else than the host's own decision.
-_DISTURBING = re.compile(
+_DISTURBING_VARIABLES = re.compile(
     r"OMPI_MCA_coll_.*|I_MPI_(ADJUST|TUNING|COLL)_.*|MPIR_CVAR_.*COLL_SELECTION_.*"
     r"|MPIR_CVAR_.*_(INTRA_ALGORITHM|DEVICE_COLLECTIVE|COMPOSITION|KVAL)"
 )
@@ -94,7 +94,7 @@ def read(path: Path, to: str) -> Benchmark:
     if found.plan.computing is not None:
         raise CommandError(f"{path} has non-blocking calls; exports are for blocking ones")
     environment = found.about.get("environment") or {}
-    if (name := disturbing(environment)) is not None:
+    if (name := disturbing_variable(environment)) is not None:
         raise CommandError(
             f"{path} was measured with {name}={environment[name]}, so its `native` is not the default of "
             f"{vendor}; measure again without this variable"
@@ -107,13 +107,13 @@ def read(path: Path, to: str) -> Benchmark:
     return found
 
 
-def disturbing(environment: Mapping[str, str]) -> str | None:
+def disturbing_variable(environment: Mapping[str, str]) -> str | None:
     """A variable that changes the host's own decision, or None."""
-    return next((name for name in environment if _DISTURBING.fullmatch(name)), None)
+    return next((name for name in environment if _DISTURBING_VARIABLES.fullmatch(name)), None)
 
 
 def _example(vendor: str, collectives: Sequence[str]) -> str:
-    names = [name for each in collectives for name in host_algorithms.known(vendor, each)]
+    names = [name for each in collectives for name in host_algorithms.known_names(vendor, each)]
     return names[0] if names else "NAME"
 
 
@@ -131,7 +131,7 @@ def table(benchmark: Benchmark, objective: str) -> Table:
             rows.setdefault(result.cell[2:], {})[result.algorithm] = result.last_delay
     choices: dict[str, list[Choice]] = {}
     for (collective, size), by_pattern in sorted(delays.items()):
-        choice = _choice(size, list(by_pattern.values()))
+        choice = _best_choice(size, list(by_pattern.values()))
         if choice is not None:
             choices.setdefault(collective, []).append(choice)
     return Table(
@@ -146,7 +146,7 @@ def _is_positive(delay: Delay) -> bool:
     return delay.ci95_low > 0 and all(map(math.isfinite, (delay.median, delay.ci95_low, delay.ci95_high)))
 
 
-def _choice(size: int, rows: Sequence[Mapping[str, Delay]]) -> Choice | None:
+def _best_choice(size: int, rows: Sequence[Mapping[str, Delay]]) -> Choice | None:
     """The choice by the delays under each pattern; None if the host's own decision was not measured."""
     scores = scores_of_times([{name: delay.median for name, delay in row.items()} for row in rows])
     named = {name: score for name, score in scores.items() if name != "native"}
@@ -172,7 +172,7 @@ def bands(choices: Sequence[Choice]) -> list[Band]:
     or at 0 if that size is at most one cache line. The last one ends at twice the greatest size.
     """
     sizes = [choice.size_bytes for choice in choices]
-    begins = [0 if sizes[0] <= _CACHE_LINE else -(-sizes[0] // 2)]
+    begins = [0 if sizes[0] <= _CACHE_LINE_BYTES else -(-sizes[0] // 2)]
     begins += [math.isqrt(one * other - 1) + 1 for one, other in pairwise(sizes)]
     found: list[Band] = []
     for begin, end, choice in zip(begins, [*begins[1:], 2 * sizes[-1] + 1], choices, strict=True):
@@ -183,7 +183,7 @@ def bands(choices: Sequence[Choice]) -> list[Band]:
     return found
 
 
-def for_all_sizes(choices: Sequence[Choice]) -> str | None:
+def best_at_all_sizes(choices: Sequence[Choice]) -> str | None:
     """The named algorithm that is best at every size that was measured, or None."""
     names = {choice.name for choice in choices}
     return next(iter(names)) if len(names) == 1 else None

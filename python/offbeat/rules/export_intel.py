@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
-from offbeat.rules.export_choices import Choice, Table, bands, for_all_sizes
+from offbeat.rules.export_choices import Choice, Table, bands, best_at_all_sizes
 from offbeat.units import format_count
 
 _VENDOR = "Intel MPI"
-_MOST = 2**31 - 1
+_LARGEST_LENGTH = 2**31 - 1
 # The collectives whose ranges were seen to count the bytes that `offbeat bench` counts.
-_BY_SIZE = {"allreduce", "bcast", "reduce", "allgather", "alltoall", "gather"}
+_CHOSEN_BY_SIZE = {"allreduce", "bcast", "reduce", "allgather", "alltoall", "gather"}
 
 
 def export(tables: Sequence[Table]) -> Export:
@@ -40,10 +40,10 @@ def export(tables: Sequence[Table]) -> Export:
                     "because its default is best at some sizes, and no algorithm that was measured is as "
                     "good there"
                 )
-            elif collective not in _BY_SIZE and for_all_sizes(chosen) is None:
+            elif collective not in _CHOSEN_BY_SIZE and best_at_all_sizes(chosen) is None:
                 notes.append(cannot_choose_by_size(_VENDOR, collective, table.ranks))
             else:
-                variables[f"I_MPI_ADJUST_{collective.upper()}"] = _value(collective, chosen)
+                variables[f"I_MPI_ADJUST_{collective.upper()}"] = _variable_value(collective, chosen)
                 named += [
                     (table.ranks, collective, choice.size_bytes, choice.name)
                     for choice in choices
@@ -66,18 +66,18 @@ def _with_names(choices: Sequence[Choice]) -> list[Choice] | None:
     return found
 
 
-def _value(collective: str, choices: Sequence[Choice]) -> str:
+def _variable_value(collective: str, choices: Sequence[Choice]) -> str:
     found = bands(choices)
     if len(found) == 1:
-        return _number(collective, found[0].name)
+        return _algorithm_number(collective, found[0].name)
     parts = []
     for band in found:
         least = 0 if band is found[0] else band.least
-        most = _MOST if band is found[-1] else band.most
-        parts.append(f"{_number(collective, band.name)}:{least}-{most}")
+        most = _LARGEST_LENGTH if band is found[-1] else band.most
+        parts.append(f"{_algorithm_number(collective, band.name)}:{least}-{most}")
     return ";".join(parts)
 
 
-def _number(collective: str, name: str | None) -> str:
+def _algorithm_number(collective: str, name: str | None) -> str:
     assert name is not None
     return host_algorithms.variables(_VENDOR, collective, name)[f"I_MPI_ADJUST_{collective.upper()}"]

@@ -24,7 +24,7 @@ from typing import Any
 from offbeat.errors import CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
-from offbeat.rules.export_choices import Choice, Table, bands, for_all_sizes
+from offbeat.rules.export_choices import Choice, Table, bands, best_at_all_sizes
 from offbeat.units import format_count
 
 COLL_FILE = "coll.json"
@@ -32,8 +32,8 @@ CH4_FILE = "ch4.json"
 COLL_VARIABLE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 CH4_VARIABLE = "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE"
 _VENDOR = "MPICH"
-_MOST = 2**31 - 1  # MPICH reads lengths with atoi
-_PAGE = 4096
+_LARGEST_LENGTH = 2**31 - 1  # MPICH reads lengths with atoi
+_PAGE_BYTES = 4096
 # The key that compares the length, and whether it counts all blocks together (csel.c). No other collective
 # has a length that all ranks agree on: that of gather and scatter comes from arguments that may differ
 # between ranks, that of alltoallv from this rank's counts.
@@ -85,13 +85,19 @@ _RESTRICTIONS = {
 }
 # MPICH does not set the parameters of an algorithm that a file leaves out. These are the defaults of the
 # variables from which it takes them otherwise, with which the algorithms were measured.
-_TREE = ("k=2", "topo_overhead=0", "topo_diff_groups=0", "topo_diff_switches=0", "topo_same_switches=0")
+_TREE_PARAMETERS = (
+    "k=2",
+    "topo_overhead=0",
+    "topo_diff_groups=0",
+    "topo_diff_switches=0",
+    "topo_same_switches=0",
+)
 _PARAMETERS = {
     ("allreduce", "recursive_multiplying"): ("k=2",),
-    ("allreduce", "tree"): ("tree_type=knomial_1", "chunk_size=0", "buffer_per_child=0", *_TREE),
+    ("allreduce", "tree"): ("tree_type=knomial_1", "chunk_size=0", "buffer_per_child=0", *_TREE_PARAMETERS),
     ("allreduce", "recexch"): ("k=2", "single_phase_recv=0"),
     ("allreduce", "k_reduce_scatter_allgather"): ("k=2", "single_phase_recv=0"),
-    ("bcast", "tree"): ("tree_type=kary", "is_non_blocking=1", *_TREE),
+    ("bcast", "tree"): ("tree_type=kary", "is_non_blocking=1", *_TREE_PARAMETERS),
     ("bcast", "pipelined_tree"): (
         "tree_type=kary",
         "k=2",
@@ -122,8 +128,8 @@ class Library:
         with libmpi.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             trees = list(_trees(data))
             known = frozenset(key for key in _all_keys() if _has_text(data, key))
-        coll = _the_one(trees, lambda text: '"algorithm=MPIR_Allreduce_intra_' in text)
-        ch4 = _the_one(trees, lambda text: '"composition=MPIDI_Allreduce_intra_' in text)
+        coll = _only_match(trees, lambda text: '"algorithm=MPIR_Allreduce_intra_' in text)
+        ch4 = _only_match(trees, lambda text: '"composition=MPIDI_Allreduce_intra_' in text)
         missing = [v for v in (COLL_VARIABLE, CH4_VARIABLE) if v not in known]
         if coll is None or ch4 is None or missing:
             raise CommandError(
@@ -137,15 +143,15 @@ def _all_keys() -> set[str]:
     found = {COLL_VARIABLE, CH4_VARIABLE}
     for collective, (key, _) in _KEYS.items():
         found.add(f"{key}<=")
-        found |= {_leaf(collective, word) for word in _words(collective)}
+        found |= {_tree_leaf(collective, word) for word in _words(collective)}
     for collective in (*_COMPOSITIONS, "alltoallv", "scan", "exscan", "gather", "scatter"):
-        found |= {_leaf(collective, word) for word in _words(collective)}
+        found |= {_tree_leaf(collective, word) for word in _words(collective)}
     found |= {_composition(collective) for collective in _COMPOSITIONS}
     return found
 
 
 def _words(collective: str) -> list[str]:
-    names = host_algorithms.known(_VENDOR, collective)
+    names = host_algorithms.known_names(_VENDOR, collective)
     return [_word(collective, name) for name in names]
 
 
@@ -156,7 +162,7 @@ def _word(collective: str, name: str) -> str:
     ]
 
 
-def _leaf(collective: str, word: str) -> str:
+def _tree_leaf(collective: str, word: str) -> str:
     scope = "allcomm" if word == "nb" else "intra"
     return f"algorithm=MPIR_{collective.capitalize()}_{scope}_{word}"
 
@@ -181,7 +187,7 @@ def _trees(data: mmap.mmap) -> list[str]:
     return found
 
 
-def _the_one(texts: Sequence[str], is_wanted: Callable[[str], bool]) -> Tree | None:
+def _only_match(texts: Sequence[str], is_wanted: Callable[[str], bool]) -> Tree | None:
     for text in texts:
         if is_wanted(text):
             try:
@@ -202,15 +208,15 @@ def export(tables: Sequence[Table], library: Library) -> Export:
     # From the largest number of ranks down, because each new branch comes before those that are there.
     for table in sorted(tables, key=lambda table: table.ranks, reverse=True):
         for collective, choices in table.choices.items():
-            usable = _usable(collective, choices, table.ranks, library, notes)
+            usable = _usable_choices(collective, choices, table.ranks, library, notes)
             if all(choice.name is None for choice in usable):
                 continue
-            if collective not in _KEYS and for_all_sizes(usable) is None:
+            if collective not in _KEYS and best_at_all_sizes(usable) is None:
                 notes.append(cannot_choose_by_size(_VENDOR, collective, table.ranks))
                 continue
-            _replace(coll, collective, table.ranks, usable, partial(_algorithm, collective))
+            _replace_for_ranks(coll, collective, table.ranks, usable, partial(_algorithm, collective))
             if collective in _COMPOSITIONS:
-                _replace(ch4, collective, table.ranks, usable, partial(_network, collective))
+                _replace_for_ranks(ch4, collective, table.ranks, usable, partial(_network, collective))
             named += [
                 (table.ranks, collective, choice.size_bytes, choice.name)
                 for choice in usable
@@ -221,14 +227,14 @@ def export(tables: Sequence[Table], library: Library) -> Export:
     return Export(texts, {SETTINGS: settings}, sorted(named), notes)
 
 
-def _usable(
+def _usable_choices(
     collective: str, choices: Sequence[Choice], ranks: int, library: Library, notes: list[str]
 ) -> list[Choice]:
     """The choices without those that this MPICH cannot name, or that do not apply to the number of ranks."""
     found = []
     for choice in choices:
         if choice.name is not None:
-            why = _why_not(collective, choice.name, ranks, library)
+            why = _reason_against(collective, choice.name, ranks, library)
             if why:
                 where = f"{collective} of {choice.size_bytes} bytes, {format_count(ranks, 'rank')}"
                 notes.append(f"{where}: MPICH decides by itself, because {why}")
@@ -237,9 +243,9 @@ def _usable(
     return found
 
 
-def _why_not(collective: str, name: str, ranks: int, library: Library) -> str:
+def _reason_against(collective: str, name: str, ranks: int, library: Library) -> str:
     word = _word(collective, name)
-    if _leaf(collective, word) not in library.keys:
+    if _tree_leaf(collective, word) not in library.keys:
         return f"its files cannot name {name}"
     if collective in _COMPOSITIONS and _composition(collective) not in library.keys:
         return "it does not know the composition that runs an algorithm by name"
@@ -259,7 +265,7 @@ def _algorithm(collective: str, name: str) -> tuple[Tree, Sequence[str]]:
     """The leaf of an algorithm, and what must hold for it."""
     word = _word(collective, name)
     parameters: Tree = {parameter: {} for parameter in _PARAMETERS.get((collective, word), ())}
-    return {_leaf(collective, word): parameters}, _RESTRICTIONS.get((collective, word), ())
+    return {_tree_leaf(collective, word): parameters}, _RESTRICTIONS.get((collective, word), ())
 
 
 def _network(collective: str, name: str) -> tuple[Tree, Sequence[str]]:
@@ -267,7 +273,7 @@ def _network(collective: str, name: str) -> tuple[Tree, Sequence[str]]:
     return {_composition(collective): {}}, ()
 
 
-def _replace(
+def _replace_for_ranks(
     trees: Tree,
     collective: str,
     ranks: int,
@@ -283,12 +289,12 @@ def _replace(
     after: Tree = {}
     if ranks > 1:
         after[f"comm_size<={ranks - 1}"] = before
-    after[f"comm_size<={ranks}"] = _by_size(collective, ranks, choices, leaf, before)
+    after[f"comm_size<={ranks}"] = _tree_by_size(collective, ranks, choices, leaf, before)
     after["comm_size=any"] = before
     trees[key] = {**kinds, "comm_type=intra": after}
 
 
-def _by_size(
+def _tree_by_size(
     collective: str,
     ranks: int,
     choices: Sequence[Choice],
@@ -296,7 +302,7 @@ def _by_size(
     before: Tree,
 ) -> Tree:
     def branch(name: str | None) -> Tree:
-        return before if name is None else _guarded(*leaf(name), before)
+        return before if name is None else _tree_with_guards(*leaf(name), before)
 
     if collective not in _KEYS:
         return branch(choices[0].name)
@@ -309,14 +315,14 @@ def _by_size(
     for band in chosen:
         # The next band begins at one byte more in each block.
         most = (band.most + 1) * factor - 1
-        if most <= _MOST:
+        if most <= _LARGEST_LENGTH:
             found[f"{key}<={most}"] = branch(band.name)
     found[f"{key}=any"] = before
     # The length of an alltoall in place comes from an argument that MPI ignores then.
-    return _guarded(found, ("not in place",), before) if collective == "alltoall" else found
+    return _tree_with_guards(found, ("not in place",), before) if collective == "alltoall" else found
 
 
-def _guarded(tree: Tree, restrictions: Sequence[str], before: Tree) -> Tree:
+def _tree_with_guards(tree: Tree, restrictions: Sequence[str], before: Tree) -> Tree:
     for restriction in reversed(restrictions):
         if restriction == _POWER_OF_TWO:
             continue  # the number of ranks is known
@@ -333,4 +339,4 @@ def as_text(tree: Mapping[str, Any]) -> str:
     its last page.
     """
     text = json.dumps(tree, indent=1) + "\n"
-    return text + "\n" if len(text) % _PAGE == 0 else text
+    return text + "\n" if len(text) % _PAGE_BYTES == 0 else text

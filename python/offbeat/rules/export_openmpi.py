@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
-from offbeat.rules.export_choices import Choice, Table, bands, for_all_sizes
+from offbeat.rules.export_choices import Choice, Table, bands, best_at_all_sizes
 
 RULES = "openmpi.rules"
 _VENDOR = "Open MPI"
 # The positions in COLLTYPE of ompi/mca/coll/base/coll_base_functions.h.
-_NUMBERS = {
+_ALGORITHM_NUMBERS = {
     "allgather": 0, "allgatherv": 1, "allreduce": 2, "alltoall": 3, "alltoallv": 4, "barrier": 6, "bcast": 7,
     "exscan": 8, "gather": 9, "reduce": 11, "reduce_scatter": 12, "reduce_scatter_block": 13, "scan": 14,
     "scatter": 15,
 }  # fmt: skip
 # The length that tuned looks up (coll_tuned_decision_dynamic.c) is that of `offbeat bench`, or for these
 # collectives of all blocks together.
-_ALL_BLOCKS = {"allgather", "alltoall", "reduce_scatter_block"}
+_SIZE_IS_ALL_BLOCKS = {"allgather", "alltoall", "reduce_scatter_block"}
 # These get one rule for all sizes. For barrier and alltoallv tuned looks up no length. For scan and exscan
 # the length does not depend on the element count. For gather and scatter it depends on arguments that may
 # differ between ranks, so ranks could choose differently.
@@ -31,7 +31,7 @@ _ONE_FOR_ALL_SIZES = {"barrier", "alltoallv", "scan", "exscan", "gather", "scatt
 # The fan-out of `chain` is a column of the file. This is the default of the variable that sets it otherwise
 # (coll_tuned_init_chain_fanout), with which `chain` was measured.
 _CHAIN_FANOUT = 4
-_DEFAULT = (0, 0)  # from 0 bytes, algorithm 0: Open MPI decides
+_HOST_DECIDES = (0, 0)  # from 0 bytes, algorithm 0: Open MPI decides
 
 
 def export(tables: Sequence[Table]) -> Export:
@@ -71,9 +71,9 @@ def _rows(collective: str, choices: Sequence[Choice], ranks: int) -> list[tuple[
     if all(choice.name is None for choice in choices):
         return []
     if collective in _ONE_FOR_ALL_SIZES:
-        name = for_all_sizes(choices)
+        name = best_at_all_sizes(choices)
         return [(0, name)] if name is not None else None
-    factor = ranks if collective in _ALL_BLOCKS else 1
+    factor = ranks if collective in _SIZE_IS_ALL_BLOCKS else 1
     rows: list[tuple[int, str | None]] = [(0, None)]
     found = bands(choices)
     for band in found:
@@ -103,7 +103,7 @@ def _text(sections: dict[str, dict[int, list[str]]]) -> str:
         "# default decision), fan-out, segment size.",
         f"{len(sections)}  # collectives",
     ]
-    for collective in sorted(sections, key=_NUMBERS.__getitem__):
+    for collective in sorted(sections, key=_ALGORITHM_NUMBERS.__getitem__):
         # A communicator takes the last size that is not above its own, or the first one, whatever it is. So a
         # rule for 4 ranks stands between one from 0 ranks and one from 5.
         sizes: dict[int, list[str]] = {0: [_line(collective, 0, None)]}
@@ -111,7 +111,7 @@ def _text(sections: dict[str, dict[int, list[str]]]) -> str:
             sizes[ranks] = rows
             if ranks + 1 not in sections[collective]:
                 sizes[ranks + 1] = [_line(collective, 0, None)]
-        lines += [f"{_NUMBERS[collective]}  # {collective}", f"{len(sizes)}  # numbers of ranks"]
+        lines += [f"{_ALGORITHM_NUMBERS[collective]}  # {collective}", f"{len(sizes)}  # numbers of ranks"]
         for ranks in sorted(sizes):
             lines += [f"{ranks}  # ranks and more", f"{len(sizes[ranks])}  # rules", *sizes[ranks]]
     return "\n".join(lines) + "\n"

@@ -34,9 +34,14 @@ _SAMPLES = 64
 _WARM_UP = 10  # MPICH chooses otherwise in the first calls of a communicator
 _FEWEST, _MOST = 5, 2000  # calls that are timed
 _ROOT = ctypes.c_int(0)
-_COMBINES = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"}
-_OF_BLOCKS = {"allgather", "allgatherv", "gather"}  # each rank gives one block
-_TO_EACH = {"alltoall", "alltoallv", "scatter", "reduce_scatter_block"}  # a rank gives a block for each rank
+_REDUCTIONS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"}
+_ONE_BLOCK_FROM_EACH = {"allgather", "allgatherv", "gather"}  # each rank gives one block
+_ONE_BLOCK_TO_EACH = {
+    "alltoall",
+    "alltoallv",
+    "scatter",
+    "reduce_scatter_block",
+}  # a rank gives a block for each rank
 
 
 class Host:
@@ -110,13 +115,13 @@ def _repeated(period: list[float], begin: int, count: int) -> bytes:
     return text[first * _FLOAT_BYTES : (first + count) * _FLOAT_BYTES]
 
 
-def _exact(ranks: int) -> Vectors:
+def _exact_numbers(ranks: int) -> Vectors:
     return Vectors(
         [[float((i * 7 + rank * 13) % 101) for i in range(_EXACT_PERIOD)] for rank in range(ranks)]
     )
 
 
-def _rough(ranks: int) -> Vectors:
+def _order_dependent_numbers(ranks: int) -> Vectors:
     """Numbers whose sum has other bits in each order of additions."""
     randoms = [random.Random(rank) for rank in range(ranks)]
     return Vectors([[r.random() * 10.0 ** r.randint(-3, 3) for _ in range(_ROUGH_PERIOD)] for r in randoms])
@@ -129,16 +134,18 @@ class Cell:
         self.host, self.collective = host, collective
         self.count = size_bytes // _FLOAT_BYTES
         self.all = self.count * host.size
-        # As in src/mpi/bench/collectives.cpp, where the first ranks have one element more.
+        # The first ranks have one element more, as in src/mpi/bench/collectives.cpp.
         each, more = divmod(self.count, host.size)
         self.parts = [each + (rank < more) for rank in range(host.size)]
-        self.given = self.all if collective in _TO_EACH else self.count
-        self.taken = self.all if collective in _OF_BLOCKS | {"alltoall", "alltoallv"} else self.count
+        self.given = self.all if collective in _ONE_BLOCK_TO_EACH else self.count
+        self.taken = (
+            self.all if collective in _ONE_BLOCK_FROM_EACH | {"alltoall", "alltoallv"} else self.count
+        )
         self.send = (ctypes.c_char * max(self.given * _FLOAT_BYTES, 1))()
         self.receive = (ctypes.c_char * max(self.taken * _FLOAT_BYTES, 1))()
-        self.run = self._prepared()
+        self.run = self._prepared_call()
 
-    def _prepared(self) -> Callable[[], None]:
+    def _prepared_call(self) -> Callable[[], None]:
         """The call, with all of its arguments made before."""
         host, count = self.host, ctypes.c_int(self.count)
         send, receive, float_, sum_ = self.send, self.receive, host.float, host.sum
@@ -200,7 +207,7 @@ class Cell:
         begin = rank * count if name in ("alltoall", "alltoallv") else 0
         return (
             b"".join(vectors.part(r, begin, count) for r in range(size))
-            if name in _OF_BLOCKS | _TO_EACH
+            if name in _ONE_BLOCK_FROM_EACH | _ONE_BLOCK_TO_EACH
             else b""
         )
 
@@ -226,7 +233,7 @@ class Cell:
 
         def look() -> None:
             time.sleep(0.6 * patience)
-            seen[0] = bytes(left) + (b"" if self.collective in _COMBINES else self.sample())
+            seen[0] = bytes(left) + (b"" if self.collective in _REDUCTIONS else self.sample())
 
         self.host.barrier()
         watcher = threading.Thread(target=look)
@@ -242,9 +249,9 @@ class Cell:
 
     def signature(self, patience: float) -> str:
         """The hash on this rank."""
-        vectors = _rough(self.host.size)
+        vectors = _order_dependent_numbers(self.host.size)
         text = b""
-        if self.collective in _COMBINES:
+        if self.collective in _REDUCTIONS:
             self.fill(vectors)
             self.run()
             text += hashlib.sha256(self.receive.raw).digest()
@@ -271,7 +278,7 @@ def main(arguments: list[str]) -> None:
     """Measure each cell, and let rank 0 write what was seen."""
     libmpi, family, output, seconds, patience, *cells = arguments
     host = Host(libmpi, family)
-    exact = _exact(host.size)
+    exact = _exact_numbers(host.size)
     lines = []
     for text in cells:
         collective, size, is_looked_at = text.split(":")

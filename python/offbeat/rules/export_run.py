@@ -15,7 +15,7 @@ from offbeat.files import write_whole
 from offbeat.mpi.choice import Choice, choose
 from offbeat.rules import export_choices, export_intel, export_mpich, export_openmpi
 from offbeat.rules.export import SETTINGS, Export
-from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, Seen, check, confirm
+from offbeat.rules.export_check import NO_EFFECT, NOT_FASTER, Host, SeenEffect, check, run_with_files
 from offbeat.rules.export_choices import Table
 from offbeat.units import format_count
 
@@ -30,12 +30,12 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeExport:
     """An export that was checked."""
 
     files: Mapping[str, str] = field(default_factory=dict)  # empty: there is nothing to export
     settings: Sequence[str] = ()  # those of the files that set variables
-    seen: Sequence[Seen] = ()
+    seen: Sequence[SeenEffect] = ()
     notes: Sequence[str] = ()
 
 
@@ -49,9 +49,9 @@ def refuse_folder(folder: Path, *, force: bool) -> None:
         raise CommandError(f"{folder} is not empty; add --force to overwrite the files of an earlier export")
 
 
-def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -> Request:
+def read_request(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -> Request:
     """Read the results. Raises CommandError if they do not match each other, or the installed MPI."""
-    if (disturbing := export_choices.disturbing(os.environ)) is not None:
+    if (disturbing := export_choices.disturbing_variable(os.environ)) is not None:
         raise CommandError(f"{disturbing} is set, so the check could not see the default; unset it")
     tables: dict[int, Table] = {}
     wanted: dict[str, str] = {}
@@ -81,51 +81,51 @@ def requested(paths: Sequence[Path], to: str, objective: str, mpi: str | None) -
     return Request(to, list(tables.values()), choice)
 
 
-def checked(request: Request, folder: Path, on_start: Callable[[str], None]) -> Made:
+def make_and_check(request: Request, folder: Path, on_start: Callable[[str], None]) -> MadeExport:
     """Make the export for ``folder``, and check it on the host.
 
     Where an algorithm does not take effect, the export counts the host's own decision as best.
     """
     host = Host(request.choice.install, request.choice.variables, on_start)
-    make = _maker(request)
+    make = _exporter(request)
     tables = list(request.tables)
     made = make(tables)
     notes = list(made.notes)
-    seen: list[Seen] = []
+    seen: list[SeenEffect] = []
     try:
         with tempfile.TemporaryDirectory(prefix=".offbeat-export-", dir=folder.absolute().parent) as name:
             trial = Path(name)
             for table in tables:
-                if (settings := _settings_of(made, table)) is not None:
+                if (settings := _settings_file(made, table)) is not None:
                     _write_all(trial, made.files(trial, host.install.vendor))
                     seen += check(made, trial, table, settings, host)
             dropped = [each for each in seen if not each.has_effect]
             if dropped:
                 notes += [_why_dropped(each) for each in dropped]
-                tables = [_without(table, dropped) for table in tables]
+                tables = [_table_without(table, dropped) for table in tables]
                 made = make(tables)
                 notes += [note for note in made.notes if note not in notes]
                 _write_all(trial, made.files(trial, host.install.vendor))
                 for table in tables:
-                    if (settings := _settings_of(made, table)) is not None:
-                        confirm(made, trial, table, settings, host)
+                    if (settings := _settings_file(made, table)) is not None:
+                        run_with_files(made, trial, table, settings, host)
     except OSError as error:
         raise CommandError(f"cannot write beside {folder}: {error.strerror}", FAILED) from None
     if not made.named:
-        return Made(notes=notes)
+        return MadeExport(notes=notes)
     kept = [each for each in seen if (each.ranks, each.collective, each.size_bytes, each.name) in made.named]
     what = f"{host.install.vendor} {host.install.version}"
-    return Made(made.files(folder.absolute(), what), list(made.settings), kept, notes)
+    return MadeExport(made.files(folder.absolute(), what), list(made.settings), kept, notes)
 
 
-def _maker(request: Request) -> Callable[[Sequence[Table]], Export]:
+def _exporter(request: Request) -> Callable[[Sequence[Table]], Export]:
     if request.to == "mpich":
         library = export_mpich.Library.read(request.choice.install.libmpi)
         return lambda tables: export_mpich.export(tables, library)
     return export_openmpi.export if request.to == "openmpi" else export_intel.export
 
 
-def _settings_of(made: Export, table: Table) -> str | None:
+def _settings_file(made: Export, table: Table) -> str | None:
     """The file that sets the variables for a table; None if the export names nothing there."""
     if not any(ranks == table.ranks for ranks, *_ in made.named):
         return None
@@ -133,13 +133,13 @@ def _settings_of(made: Export, table: Table) -> str | None:
     return own if own in made.settings else SETTINGS
 
 
-def _without(table: Table, dropped: Sequence[Seen]) -> Table:
+def _table_without(table: Table, dropped: Sequence[SeenEffect]) -> Table:
     return table.without(
         {(e.collective, e.size_bytes): e.by == NOT_FASTER for e in dropped if e.ranks == table.ranks}
     )
 
 
-def _why_dropped(seen: Seen) -> str:
+def _why_dropped(seen: SeenEffect) -> str:
     why = f"{seen.name} had no effect"
     if seen.by != NO_EFFECT:
         times = f"{seen.default_us:.4g} us before, {seen.exported_us:.4g} us with it"

@@ -12,7 +12,7 @@ from offbeat.errors import CommandError
 BUILT_IN = "built-in"
 _ADAPT = "OFFBEAT_ADAPT"
 _ADAPTS = ("off", "on", "any")
-_NAMED = re.compile(r"native\((\w+)\)")
+_NATIVE_NAME = re.compile(r"native\((\w+)\)")
 
 
 def read(path: str) -> _core.Rules:
@@ -33,7 +33,7 @@ def without_errors(path: str) -> _core.Rules:
     return rules
 
 
-def adapt(environment: Mapping[str, str]) -> str:
+def adapt_setting(environment: Mapping[str, str]) -> str:
     """The value of OFFBEAT_ADAPT. Raises CommandError if it has none of its values."""
     value = environment.get(_ADAPT) or "on"
     if value not in _ADAPTS:
@@ -41,9 +41,9 @@ def adapt(environment: Mapping[str, str]) -> str:
     return value
 
 
-def never_tried(file: str, rules: _core.Rules, environment: Mapping[str, str]) -> list[str]:
+def lines_on_untried(file: str, rules: _core.Rules, environment: Mapping[str, str]) -> list[str]:
     """One line for each alternative that no call tries, because its bits may differ from the first one's."""
-    if adapt(environment) != "on":
+    if adapt_setting(environment) != "on":
         return []
     lines = [
         f"{file}:{rule['line']}: {name} is never tried after {rule['first']}: it may combine in another "
@@ -54,14 +54,14 @@ def never_tried(file: str, rules: _core.Rules, environment: Mapping[str, str]) -
     return list(dict.fromkeys(lines))
 
 
-def never_named(file: str, rules: _core.Rules) -> list[str]:
+def lines_on_unknown_names(file: str, rules: _core.Rules) -> list[str]:
     """One line for each ``native(NAME)`` that no version of an MPI has, for any collective of its line."""
     known = _core.host_algorithms()
     found: dict[tuple[int, str], bool] = {}
     for rule in rules.rules:
         # A pipeline takes the names of non-blocking calls, and so do those calls.
         calls = (rule["collective"], f"i{rule['collective']}")
-        for name in _NAMED.findall(rule["text"]):
+        for name in _NATIVE_NAME.findall(rule["text"]):
             there = any(
                 each["name"] == name and each["call"] in calls and rule["host"] in ("*", each["host"])
                 for each in known

@@ -30,10 +30,10 @@ def counts_text(least: int, most: int | None) -> str:
 
 def file_text(title: str, rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> str:
     """The text of a file of rules. ``title`` becomes its first line, a comment."""
-    return "\n".join([f"# {title}", *lines(rows, reasons)]) + "\n"
+    return "\n".join([f"# {title}", *rule_lines(rows, reasons)]) + "\n"
 
 
-def lines(rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> list[str]:
+def rule_lines(rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> list[str]:
     """Rules as the lines of a file, aligned in columns. Each row has the six fields."""
     header = ["# " + FIELDS[0], *FIELDS[1:]]
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(FIELDS))]

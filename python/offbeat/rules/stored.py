@@ -17,14 +17,14 @@ from pathlib import Path
 
 from offbeat import _core, machine
 from offbeat.errors import FAILED, CommandError
-from offbeat.files import held, write_whole
+from offbeat.files import locked_for_writing, write_whole
 from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
 from offbeat.units import format_count
 
 VARIABLE = "OFFBEAT_RULES"
-_MARK = "# fingerprint: "
+_FINGERPRINT_PREFIX = "# fingerprint: "
 _TITLE = (
     "# Rules of offbeat tune. `offbeat run` uses them on this machine, unless OFFBEAT_RULES names others."
 )
@@ -46,10 +46,10 @@ class Fingerprint:
     def filename(self) -> str:
         """The name of the file: readable, and different for each fingerprint."""
         digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:8]
-        return f"{_slug(self.mpi)}-{_slug(self.version)}-{digest}.rules"
+        return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
 
 
-def _slug(text: str) -> str:
+def _file_name_part(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "", text.lower())
 
 
@@ -69,45 +69,45 @@ def folder(environment: Mapping[str, str]) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredRules:
     """The stored rules for a machine and an MPI, or why there are none."""
 
     path: Path | None = None
     warning: str | None = None
 
 
-def find(mpi: str, version: str, environment: Mapping[str, str]) -> Found:
+def find(mpi: str, version: str, environment: Mapping[str, str]) -> StoredRules:
     """Find the stored rules for an MPI here. OFFBEAT_RULES, even an empty one, replaces them."""
     where = folder(environment)
     if VARIABLE in environment or where is None or not where.is_dir():
-        return Found()
+        return StoredRules()
     here = fingerprint(mpi, version)
     path = where / here.filename
     try:
         if path.exists():
             rule_files.without_errors(str(path))
-            return Found(path)
+            return StoredRules(path)
     except CommandError as error:
-        return Found(warning=f"stored rules are not used: {error}")
+        return StoredRules(warning=f"stored rules are not used: {error}")
     others = [
         (each, of) for each in sorted(where.glob("*.rules")) if (of := _fingerprint_of(each)) is not None
     ]
     of_mpi = [(each, of) for each, of in others if of.mpi == mpi]
     if not of_mpi:
-        return Found()
+        return StoredRules()
     other, of = of_mpi[0]
-    return Found(
+    return StoredRules(
         warning=f"stored rules are not used: {other} is for {of}, not for {here}; offbeat tune makes new ones"
     )
 
 
 @dataclass(frozen=True)
-class InForce:
+class RulesInForce:
     """What ``offbeat run`` uses without a program: the MPI as rules name it, and the stored rules."""
 
     host: str
     install: MpiInstall | None  # None: this MPI is not here
-    stored: Found
+    stored: StoredRules
 
     @property
     def mpi(self) -> str:
@@ -115,7 +115,7 @@ class InForce:
         return f"{self.install.vendor} {self.install.version}" if self.install is not None else self.host
 
 
-def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
+def in_force(host: str | None, environment: Mapping[str, str]) -> RulesInForce:
     """Find the MPI that rules call ``host``, and its stored rules.
 
     If ``host`` is None, this is the default MPI of ``offbeat run``. If several versions are installed, the
@@ -128,10 +128,10 @@ def in_force(host: str | None, environment: Mapping[str, str]) -> InForce:
         found = discovery.discover(environment)
         installs = [each for each in found if rule_host(each.vendor) == host]
     known = [
-        InForce(rule_host(each.vendor), each, find(each.vendor, each.version, environment))
+        RulesInForce(rule_host(each.vendor), each, find(each.vendor, each.version, environment))
         for each in installs
     ]
-    first = known[0] if known else InForce(host or rule_host(""), None, Found())
+    first = known[0] if known else RulesInForce(host or rule_host(""), None, StoredRules())
     return next((each for each in known if each.stored.path is not None), first)
 
 
@@ -141,8 +141,8 @@ def _fingerprint_of(path: Path) -> Fingerprint | None:
             return None  # opening a FIFO would block forever
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
-                if line.startswith(_MARK):
-                    return Fingerprint(**json.loads(line[len(_MARK) :]))
+                if line.startswith(_FINGERPRINT_PREFIX):
+                    return Fingerprint(**json.loads(line[len(_FINGERPRINT_PREFIX) :]))
                 if not line.startswith("#"):
                     return None
     except (OSError, ValueError, TypeError, RecursionError):
@@ -171,23 +171,25 @@ def store(
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"cannot store the rules in {where}: {error.strerror}", FAILED) from None
-    with held(path, wait=True):  # two tunings may end at once
-        write_whole(path, lambda file: file.write(_joined(path, here, rows, reasons)))
+    with locked_for_writing(path, wait=True):  # two tunings may end at once
+        write_whole(path, lambda file: file.write(_text_with_new_rules(path, here, rows, reasons)))
     return path
 
 
-def _joined(path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]) -> str:
+def _text_with_new_rules(
+    path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]
+) -> str:
     """The text of a stored file with new rules."""
-    earlier = _earlier(path)
+    earlier = _earlier_rules(path)
     new = {tuple(row[:-1]) for row in rows}
     kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
     all_rows = [*rows, *(_fields(rule) for rule in kept)]
     all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
-    head = [_TITLE, _MARK + json.dumps(asdict(here)), ""]
-    return "\n".join([*head, *spelling.lines(all_rows, all_reasons)]) + "\n"
+    head = [_TITLE, _FINGERPRINT_PREFIX + json.dumps(asdict(here)), ""]
+    return "\n".join([*head, *spelling.rule_lines(all_rows, all_reasons)]) + "\n"
 
 
-def _earlier(path: Path) -> list[_core.Rule]:
+def _earlier_rules(path: Path) -> list[_core.Rule]:
     """The rules of a stored file. A file with errors counts as empty; it was not in use either."""
     try:
         return rule_files.without_errors(str(path)).rules if path.exists() else []

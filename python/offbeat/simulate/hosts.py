@@ -20,7 +20,7 @@ from offbeat.simulate.simulation import Shape
 from offbeat.units import parse_size
 
 NAMES = ("openmpi", "mpich", "intel")
-_HAS_BLOCKS = (
+_COLLECTIVES_WITH_BLOCKS = (
     "allgather",
     "allgatherv",
     "gather",
@@ -111,7 +111,7 @@ def _phases(collective: str, text: str) -> Phases:
             words = ["all", *part.split(maxsplit=1)]
         if len(words) != 3:
             raise ValueError(f"'{part}' is no phase")
-        is_cut = words[1] in _HAS_BLOCKS and collective not in _HAS_BLOCKS
+        is_cut = words[1] in _COLLECTIVES_WITH_BLOCKS and collective not in _COLLECTIVES_WITH_BLOCKS
         found.append(_checked(Phase(words[0], words[1], words[2], is_cut)))
     return tuple(found)
 
@@ -151,7 +151,7 @@ def collectives() -> list[str]:
     return list(dict.fromkeys(each.collective for each in _decisions()))
 
 
-def default(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
+def default_algorithm(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
     """What a host runs. The result is empty if no decision is known."""
     for each in _decisions():
         if (

@@ -22,7 +22,7 @@ else:
     import tomli as tomllib
 
 _WINDOW_BYTES = 1 << 20  # the default length of a window of a board
-_MOST_BYTES = 1 << 62
+_MAX_SIZE_BYTES = 1 << 62
 _MOST_INT = (1 << 31) - 1
 _LEAST, _MOST = 1e-12, 1e12  # the bounds of other numbers, so that results stay finite
 
@@ -338,7 +338,7 @@ class _Table:
         return float(value)
 
     def integer(
-        self, key: str, *, least: int = 0, most: int = _MOST_BYTES, default: int | None = None
+        self, key: str, *, least: int = 0, most: int = _MAX_SIZE_BYTES, default: int | None = None
     ) -> int:
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

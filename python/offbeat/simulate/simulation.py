@@ -183,7 +183,7 @@ def _run(plan: Plan, on_progress: OnProgress) -> Simulation:
     # The outer loop is over shapes, so that only one machine is in memory at a time.
     found = Simulation(plan)
     for shape in plan.shapes:
-        runner = _Runner(plan, shape, on_progress, len(found.results))
+        runner = _PlanRunner(plan, shape, on_progress, len(found.results))
         for pattern in plan.patterns:
             is_skewed = arrival_patterns.is_skewed(pattern, shape.ranks)
             for skew in plan.skews if is_skewed else [NO_SKEW]:
@@ -210,7 +210,7 @@ def least_seconds(plan: Plan) -> float:
     return _S_PER_RANK * sum(shape.ranks * _number_of_results(plan, shape) for shape in plan.shapes)
 
 
-class _Runner:
+class _PlanRunner:
     """Runs the simulations of one shape."""
 
     def __init__(self, plan: Plan, shape: Shape, on_progress: OnProgress, done: int) -> None:

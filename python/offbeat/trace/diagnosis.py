@@ -14,20 +14,26 @@ from offbeat.trace.findings import Diagnosis, Finding, Kind, Occurrence, Period
 from offbeat.trace.metrics import Calls, Group
 
 # A rank is late if it arrives later than the median rank by more than every one of these limits.
-_SPREADS = 3.0  # times the spread of the early half of the ranks
-_DELAYS = 0.5  # times what the call takes after the last arrival
-_CLOCK_ERRORS = 2.0  # times the error of the clocks
-_LEAST_NS = 1000.0
+_LIMIT_IN_SPREADS = 3.0  # times the spread of the early half of the ranks
+_LIMIT_IN_DELAYS = 0.5  # times what the call takes after the last arrival
+_LIMIT_IN_CLOCK_ERRORS = 2.0  # times the error of the clocks
+_LEAST_LATENESS_NS = 1000.0
 
-_REGULAR = 0.8  # a period counts if this share of the calls that it predicts is late
-_TOGETHER = 0.8  # ranks that share this part of their late calls are one finding
-_MOST_OF_ONE = 3.0  # if late ranks vary, one of them may cause this many times the average waiting
-_MUCH = 0.25  # lateness below this share of the usual lateness is noise
-_WORTH_TELLING = (
+_REGULAR_PERIOD_SHARE = 0.8  # a period counts if this share of the calls that it predicts is late
+_SHARED_CALLS_TO_MERGE_RANKS = 0.8  # ranks that share this part of their late calls are one finding
+_MAX_MULTIPLE_OF_MEAN_WAIT = (
+    3.0  # if late ranks vary, one of them may cause this many times the average waiting
+)
+_LEAST_SHARE_OF_USUAL_LATENESS = 0.25  # lateness below this share of the usual lateness is noise
+_LEAST_SHARE_OF_RUN = (
     0.01  # a finding needs this share of the time in collectives; an occurrence, of its finding's waiting
 )
-_SPREAD_OUT = 0.25  # a spread is a finding if waiting takes this share of the time in a group of calls
-_SAME_ORDER = 0.5  # ranks arrive in one order if their mean skews differ by this share of the imbalance
+_LEAST_WAITING_SHARE_FOR_SPREAD = (
+    0.25  # a spread is a finding if waiting takes this share of the time in a group of calls
+)
+_SAME_ORDER_SKEW_SHARE = (
+    0.5  # ranks arrive in one order if their mean skews differ by this share of the imbalance
+)
 _MOST_FINDINGS = 8
 _MOST_RANKS_MERGED = 512
 
@@ -48,15 +54,15 @@ def diagnose(calls: Calls) -> Diagnosis:
     begin_ns, end_ns = calls.trace.span_ns
     run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
     found = [_finding(cause, occurrences, in_calls, run) for cause, occurrences in causes.items()]
-    found = [finding for finding in found if finding.share >= _WORTH_TELLING]
-    known = frameworks.of_calls(calls)
+    found = [finding for finding in found if finding.share >= _LEAST_SHARE_OF_RUN]
+    known = frameworks.training_of_calls(calls)
     if known is not None:
         # In a training only what costs the run something is more than jitter.
-        found = [finding for finding in found if finding.share_of_run >= _WORTH_TELLING]
+        found = [finding for finding in found if finding.share_of_run >= _LEAST_SHARE_OF_RUN]
     found.sort(key=lambda finding: -finding.waited_s)
     told = found[:_MOST_FINDINGS]
     explained = sum(finding.waited_s for finding in told)
-    return Diagnosis(told, stakes.of_calls(calls), waited / 1e9, explained, known)
+    return Diagnosis(told, stakes.stakes_of_calls(calls), waited / 1e9, explained, known)
 
 
 class _Cause(NamedTuple):
@@ -69,13 +75,13 @@ class _Cause(NamedTuple):
 
 def _finding(cause: _Cause, occurrences: Sequence[Occurrence], in_calls_ns: float, run_ns: float) -> Finding:
     waited_s = sum(occurrence.waited_s for occurrence in occurrences)
-    told = [occurrence for occurrence in occurrences if occurrence.waited_s >= _WORTH_TELLING * waited_s]
+    told = [occurrence for occurrence in occurrences if occurrence.waited_s >= _LEAST_SHARE_OF_RUN * waited_s]
     told.sort(key=lambda occurrence: -occurrence.waited_s)
     waited_ns = 1e9 * sum(occurrence.waited_s for occurrence in told)
     return Finding(*cause, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
 
 
-_EVENT = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
+_LATE_EVENT_DTYPE = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])
 
 
 def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], list[dict[int, float]]]:
@@ -86,7 +92,7 @@ def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], l
     for number, group in enumerate(groups):
         group_of[group.calls] = number
         limits[number] = _limit_ns(calls, group)
-    parts = [np.empty(0, dtype=_EVENT)]
+    parts = [np.empty(0, dtype=_LATE_EVENT_DTYPE)]
     for block, rows in metrics.blocks_with_rows(calls):
         kept = np.flatnonzero((rows >= 0) & (group_of[rows] >= 0))
         numbers = group_of[rows[kept]]
@@ -100,7 +106,7 @@ def _late_events(calls: Calls, groups: Sequence[Group]) -> tuple[NDArray[Any], l
         arrival = block.arrival[kept]
         late = arrival - formulas.usual_arrival(arrival)[:, None] > limits[numbers][:, None]
         which, column = np.nonzero(late)
-        part = np.empty(len(which), dtype=_EVENT)
+        part = np.empty(len(which), dtype=_LATE_EVENT_DTYPE)
         part["group"], part["row"] = numbers[which], rows[kept][which]
         part["rank"] = block.ranks[column]
         parts.append(part)
@@ -111,13 +117,13 @@ def _limit_ns(calls: Calls, group: Group) -> float:
     rows = calls.table[group.calls]
     delay = float(np.median(rows["end"] - rows["last"]))
     spread = float(np.median(rows["early_spread"]))
-    return max(_limit_floor(calls), _SPREADS * spread, _DELAYS * delay)
+    return max(_limit_floor(calls), _LIMIT_IN_SPREADS * spread, _LIMIT_IN_DELAYS * delay)
 
 
 def _limit_floor(calls: Calls) -> float:
     """The least lateness that is certainly more than an error of the clocks."""
     error = calls.trace.clock_error_ns
-    return max(_LEAST_NS, _CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
+    return max(_LEAST_LATENESS_NS, _LIMIT_IN_CLOCK_ERRORS * error if np.isfinite(error) else 0.0)
 
 
 def _late_rank_findings(calls: Calls, group: Group, events: NDArray[Any]) -> list[tuple[_Cause, Occurrence]]:
@@ -130,7 +136,7 @@ def _late_rank_findings(calls: Calls, group: Group, events: NDArray[Any]) -> lis
         own = events["row"][events["rank"] == rank]
         for members, theirs in sets:
             shared = len(np.intersect1d(own, theirs, assume_unique=True))
-            if shared >= _TOGETHER * max(len(own), len(theirs)):
+            if shared >= _SHARED_CALLS_TO_MERGE_RANKS * max(len(own), len(theirs)):
                 members.append(int(rank))
                 break
         else:
@@ -139,7 +145,7 @@ def _late_rank_findings(calls: Calls, group: Group, events: NDArray[Any]) -> lis
     last = calls.table["last_rank"][rows]
     parts = [(tuple(sorted(members)), rows[np.isin(last, members)]) for members, _ in sets]
     waited = [float(calls.table["waiting"][mine].sum()) for _, mine in parts]
-    if _varies(waited, len(group.communicator.members)):
+    if _late_rank_varies(waited, len(group.communicator.members)):
         return [(_Cause(Kind.VARYING, (), None), _occurrence(calls, group, Kind.VARYING, rows))]
     return [
         (
@@ -151,10 +157,10 @@ def _late_rank_findings(calls: Calls, group: Group, events: NDArray[Any]) -> lis
     ]
 
 
-def _varies(waited: Sequence[float], members: int) -> bool:
+def _late_rank_varies(waited: Sequence[float], members: int) -> bool:
     """Whether a different rank is late each time: at least half of the ranks are, and none dominates."""
     sets = len(waited)
-    return sets >= max(4, members // 2) and max(waited) <= _MOST_OF_ONE * sum(waited) / sets
+    return sets >= max(4, members // 2) and max(waited) <= _MAX_MULTIPLE_OF_MEAN_WAIT * sum(waited) / sets
 
 
 def _unattributed_wait_findings(
@@ -165,11 +171,11 @@ def _unattributed_wait_findings(
     """
     rows = calls.table[group.calls]
     waited_s = float(rows["waiting"].sum()) / 1e9
-    much = waited_s >= _SPREAD_OUT * float(rows["in_call"].sum()) / 1e9
+    much = waited_s >= _LEAST_WAITING_SHARE_FOR_SPREAD * float(rows["in_call"].sum()) / 1e9
     if not much or explained_s >= waited_s / 2 or float(np.median(rows["omega"])) < _limit_floor(calls):
         return []
     latest = sorted(skews, key=lambda rank: -skews[rank])
-    in_order = skews[latest[0]] - skews[latest[-1]] > _SAME_ORDER * float(np.median(rows["omega"]))
+    in_order = skews[latest[0]] - skews[latest[-1]] > _SAME_ORDER_SKEW_SHARE * float(np.median(rows["omega"]))
     named = tuple(sorted(latest[: max(1, len(latest) // 4)])) if in_order else ()
     return [(_Cause(Kind.SPREAD, named, None), _occurrence(calls, group, Kind.SPREAD, group.calls))]
 
@@ -197,9 +203,9 @@ def _without_noise(table: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.in
     A rank may be late for two reasons, of which only one matters.
     """
     late = table["lateness"][rows]
-    much = rows[late >= _MUCH * np.percentile(late, 90)]
+    much = rows[late >= _LEAST_SHARE_OF_USUAL_LATENESS * np.percentile(late, 90)]
     waited = float(table["waiting"][rows].sum())
-    return much if float(table["waiting"][much].sum()) >= _REGULAR * waited else rows
+    return much if float(table["waiting"][much].sum()) >= _REGULAR_PERIOD_SHARE * waited else rows
 
 
 def _host(calls: Calls, group: Group, ranks: tuple[int, ...]) -> str | None:
@@ -224,7 +230,10 @@ def _period(places: NDArray[Any]) -> tuple[Period | None, NDArray[np.bool_]]:
     regular = places % step == remainders[np.argmax(count)]
     chosen = places[regular]
     expected = (int(chosen[-1]) - int(chosen[0])) // step + 1
-    enough = len(chosen) >= max(3, _REGULAR * len(places)) and len(chosen) >= _REGULAR * expected
+    enough = (
+        len(chosen) >= max(3, _REGULAR_PERIOD_SHARE * len(places))
+        and len(chosen) >= _REGULAR_PERIOD_SHARE * expected
+    )
     if not enough:
         return None, everything
     return Period(step, int(chosen[0])), regular

@@ -16,7 +16,7 @@ from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training
 from offbeat.units import format_count, format_share, format_size_range, format_us, formatted_alike, ordinal
 
-_ALWAYS = 0.95  # ranks that are late in fewer calls are mostly late
+_ALWAYS_LATE_SHARE = 0.95  # ranks that are late in fewer calls are mostly late
 _MOST_OCCURRENCES = 4  # how many a finding lists
 
 
@@ -187,7 +187,9 @@ class Finding:
             )
         arrives = "arrives last: give it" if one else "arrive last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
-        often = "always" if len(occurrence.rows) >= _ALWAYS * len(occurrence.group.calls) else "mostly"
+        often = (
+            "always" if len(occurrence.rows) >= _ALWAYS_LATE_SHARE * len(occurrence.group.calls) else "mostly"
+        )
         return f"{who.capitalize()} {often} {arrives} less work, or check whether {slower}."
 
 
@@ -232,7 +234,7 @@ class Diagnosis:
             return ""
         where, without = "", ""
         if self.training is not None:
-            where, without = self.training.left_out
+            where, without = self.training.slow_rank_of_framework
         if not self.findings:
             if self.training is not None and self.training.slow and not without:
                 return ""  # that rank stands out

@@ -8,6 +8,6 @@ from offbeat.trace.metrics import Calls
 from offbeat.trace.training import Training
 
 
-def of_calls(calls: Calls) -> Training | None:
+def training_of_calls(calls: Calls) -> Training | None:
     """The training in a trace. None if no framework is recognised."""
-    return horovod.of_calls(calls) or pytorch.of_calls(calls)
+    return horovod.horovod_of_calls(calls) or pytorch.pytorch_of_calls(calls)

@@ -19,15 +19,17 @@ from offbeat.trace import polls, slow_ranks, steps
 from offbeat.trace.layout import COLLECTIVES, Flag
 from offbeat.trace.metrics import Calls
 from offbeat.trace.polls import Polls
-from offbeat.trace.slow_ranks import Slow
+from offbeat.trace.slow_ranks import SlowRanks
 from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median
 from offbeat.units import format_as_ms, format_count, format_rounded_size
 
-_LATEST = np.iinfo(np.int64).max
-_LATE_POLLS = 2.0  # a rank is late by more than this many polls
-_BUFFER_BYTES = 32 << 20  # calls of this size that directly follow each other were cut by the threshold
-_IRREGULAR = 3.0
-_IRREGULAR_US = 2000.0
+_END_OF_TIME_NS = np.iinfo(np.int64).max
+_LATE_AFTER_POLLS = 2.0  # a rank is late by more than this many polls
+_FUSION_BUFFER_BYTES = (
+    32 << 20
+)  # calls of this size that directly follow each other were cut by the threshold
+_IRREGULAR_POLL_RATIO = 3.0
+_IRREGULAR_POLL_LEAST_US = 2000.0
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,15 @@ class Horovod(Training):
     hides_ready: bool
 
     @property
-    def signs(self) -> str:
+    def framework_evidence(self) -> str:
         return f"{format_count(self.polls, 'poll')}, "
 
     @property
-    def left_out(self) -> tuple[str, str]:
+    def slow_rank_of_framework(self) -> tuple[str, str]:
         return " in the other calls", "Polls are left out of what follows. "
 
     @property
-    def precision(self) -> str:
+    def lateness_precision(self) -> str:
         return " The polls tell it to within one poll."
 
     @property
@@ -59,10 +61,10 @@ class Horovod(Training):
             "poll_interval_us": {"median": self.poll_us, "p90": self.poll_p90_us},
         }
 
-    def _who(self) -> list[str]:
+    def _slow_rank_sentences(self) -> list[str]:
         if self.hides_ready:
             return ["Horovod's timeline hides which rank is ready: trace without HOROVOD_TIMELINE."]
-        return super()._who()
+        return super()._slow_rank_sentences()
 
     def _advice_on_calls(self) -> list[str]:
         found = []
@@ -81,7 +83,7 @@ class Horovod(Training):
                 f"{format_as_ms(1e3 * self.poll_us)} apart. With a larger HOROVOD_CYCLE_TIME more "
                 "gradients travel together."
             )
-        if self.poll_p90_us > max(_IRREGULAR * self.poll_us, _IRREGULAR_US):
+        if self.poll_p90_us > max(_IRREGULAR_POLL_RATIO * self.poll_us, _IRREGULAR_POLL_LEAST_US):
             found.append(
                 f"Polls are irregular: {format_as_ms(1e3 * self.poll_us)} apart (median), but over "
                 f"{format_as_ms(1e3 * self.poll_p90_us)} in a tenth of them. Compute threads take the core "
@@ -90,13 +92,13 @@ class Horovod(Training):
         return found
 
 
-def of_calls(calls: Calls) -> Horovod | None:
+def horovod_of_calls(calls: Calls) -> Horovod | None:
     """Recognise Horovod. None if no rank polls."""
     trace = calls.trace
     polled = [each for each in trace.communicators if not each.alone and polls.is_polled(trace, each)]
     if not polled:
         return None
-    found = [_of_polls(calls, polls.of_communicator(trace, each)) for each in polled]
+    found = [_of_polls(calls, polls.polls_of_communicator(trace, each)) for each in polled]
     return max(found, key=lambda each: (each.steps, each.gradient_bytes, each.polls))
 
 
@@ -106,10 +108,10 @@ def _of_polls(calls: Calls, polled: Polls) -> Horovod:
     apart = np.diff(polled.arrival[:, 0])[np.diff(polled.number) == 1] / 1e3
     poll_us, poll_p90_us = map(float, np.percentile(apart, (50, 90))) if len(apart) else (0.0, 0.0)
     step_ns = median(np.diff([gradients.end[last] for _, last in found]))
-    noise_ns = max(_LATE_POLLS * 1e3 * poll_us, LATE_SHARE * step_ns)
+    noise_ns = max(_LATE_AFTER_POLLS * 1e3 * poll_us, LATE_SHARE * step_ns)
     sums = [slice(first, last + 1) for first, last in found]
     late = np.empty((0, len(polled.ranks)))
-    slow: tuple[Slow, ...] = ()
+    slow: tuple[SlowRanks, ...] = ()
     if found and not polled.hides_ready:
         ready = _Ready.of(polled, gradients.number[[last for _, last in found]])
         late, slow = slow_ranks.find(ready.first, ready.last, polled.ranks, noise_ns)
@@ -138,7 +140,7 @@ def _of_polls(calls: Calls, polled: Polls) -> Horovod:
 def _why_no_steps(calls: Calls, gradients: _Gradients) -> str:
     if calls.trace.every_call > 1:
         return "not every call is recorded"
-    if len(gradients.bytes) < steps.LEAST:
+    if len(gradients.bytes) < steps.LEAST_STEPS:
         return "there are too few gradient calls"
     return "the sizes of the gradient calls do not repeat"
 
@@ -168,8 +170,8 @@ class _Gradients:
         """The share of the long calls that directly follow another one."""
         directly = np.diff(self.number) == 1
         most = int(self.bytes.max(initial=0))
-        long = (self.bytes[:-1] >= _BUFFER_BYTES) & (self.bytes[:-1] >= most // 2)
-        count = int(np.count_nonzero(self.bytes >= _BUFFER_BYTES))
+        long = (self.bytes[:-1] >= _FUSION_BUFFER_BYTES) & (self.bytes[:-1] >= most // 2)
+        count = int(np.count_nonzero(self.bytes >= _FUSION_BUFFER_BYTES))
         return float(np.count_nonzero(directly & long)) / max(count, 1)
 
 
@@ -185,10 +187,10 @@ class _Ready(NamedTuple):
         new[1:] -= polled.waiting[:-1]  # what waits is ready in the next poll, too
         step = np.searchsorted(step_ends, polled.number)
         shape = (len(step_ends), len(polled.ranks))
-        first, last = np.full(shape, _LATEST), np.full(shape, -_LATEST)
+        first, last = np.full(shape, _END_OF_TIME_NS), np.full(shape, -_END_OF_TIME_NS)
         for column in range(len(polled.ranks)):
             some = (new[:, column] > 0) & (step < len(step_ends))
             np.minimum.at(first[:, column], step[some], polled.arrival[some, column])
             np.maximum.at(last[:, column], step[some], polled.arrival[some, column])
-        known = np.asarray((first < _LATEST).all(axis=1))
+        known = np.asarray((first < _END_OF_TIME_NS).all(axis=1))
         return cls(slow_ranks.lateness(first, known), slow_ranks.lateness(last, known))

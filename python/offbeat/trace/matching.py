@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from offbeat.trace.clock import Times
 from offbeat.trace.layout import Flag
-from offbeat.trace.rank_file import chosen
+from offbeat.trace.rank_file import index_of_mask
 
 if TYPE_CHECKING:
     from offbeat.trace.reader import Communicator, Trace
@@ -79,7 +79,7 @@ def blocks(trace: Trace, communicator: Communicator) -> Iterator[Block]:
         begins = ends
 
 
-def window(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
+def blocks_in_range(trace: Trace, communicator: Communicator, first: int, last: int) -> Block | None:
     """The calls with the numbers ``first`` to ``last``, both included."""
     columns = columns_of(trace, communicator)
     if not columns:
@@ -100,7 +100,7 @@ def columns_of(trace: Trace, communicator: Communicator) -> list[Column]:
 def _column(trace: Trace, communicator: Communicator, rank: int) -> Column:
     file = trace.files[rank]
     records = file.slots
-    where = chosen(file.is_call & (records["communicator"] == communicator.local[rank]))
+    where = index_of_mask(file.is_call & (records["communicator"] == communicator.local[rank]))
     number = np.ascontiguousarray(records["number"][where])
     if len(number) > 1 and not (number[1:] > number[:-1]).all():
         # Threads, or damage, can break the order. This restores it, and keeps each number once.
@@ -113,7 +113,7 @@ def _block(
     trace: Trace, communicator: Communicator, columns: list[Column], begins: list[int], ends: list[int]
 ) -> Block:
     pieces = [column.number[b:e] for column, b, e in zip(columns, begins, ends, strict=True)]
-    number = _union(pieces)
+    number = _all_numbers(pieces)
     shape = (len(number), len(columns))
     present, pending = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     arrival, leave, end = (np.zeros(shape, dtype=np.int64) for _ in range(3))
@@ -149,7 +149,7 @@ def _block(
     return Block(communicator, ranks, number, present, pending, arrival, leave, end, size, call, source, same)
 
 
-def _union(pieces: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def _all_numbers(pieces: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     """All numbers, each once, ascending. Usually all ranks have the same numbers."""
     longest = max(pieces, key=len)
     if all(len(piece) == len(longest) and np.array_equal(piece, longest) for piece in pieces):

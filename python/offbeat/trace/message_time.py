@@ -61,7 +61,7 @@ class MessageTime:
         return cls(np.array(sizes, dtype=np.float64), np.array([pairs[size] for size in sizes]), source)
 
 
-def estimated(calls: Calls) -> MessageTime | None:
+def estimate_message_time(calls: Calls) -> MessageTime | None:
     """Estimate alpha(size) from a trace, as the 10th percentile of the last delays of each size.
 
     A collective needs at least one message, so this is an upper bound, and factors made with it are

@@ -106,7 +106,7 @@ def collect(trace: Trace) -> Calls:
                 skew_calls[int(rank)] += int(np.count_nonzero(whole))
     ranks = np.array(trace.recording, dtype=np.int64)
     mean = np.array([skew_sum[rank] / max(skew_calls[rank], 1) for rank in trace.recording])
-    return Calls(trace, _joined(parts), names.texts, mean, ranks, mismatched)
+    return Calls(trace, _joined_tables(parts), names.texts, mean, ranks, mismatched)
 
 
 def mean_skew_us(trace: Trace) -> list[float]:
@@ -114,7 +114,7 @@ def mean_skew_us(trace: Trace) -> list[float]:
     return collect(trace).mean_skew_us()
 
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _joined_tables(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """Join tables. Each part is freed after its copy, so that a long trace is never in memory twice."""
     table = np.empty(sum(map(len, parts)), dtype=CALL)
     end = len(table)

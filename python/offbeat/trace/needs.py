@@ -23,21 +23,23 @@ class Needs(IntEnum):
     LOWER = 4  # the ranks below it in the communicator
 
 
-_ALL = (
+_EVERY_RANK_WAITS_FOR_ALL = (
     "allreduce", "barrier", "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "reduce_scatter",
     "reduce_scatter_block",
 )  # fmt: skip
-_NEEDS = {
-    **dict.fromkeys(_ALL, Needs.ALL),
+_NEEDS_BY_NAME = {
+    **dict.fromkeys(_EVERY_RANK_WAITS_FOR_ALL, Needs.ALL),
     **dict.fromkeys(("bcast", "scatter", "scatterv"), Needs.ROOT),
     **dict.fromkeys(("reduce", "gather", "gatherv"), Needs.ALL_AT_ROOT),
     **dict.fromkeys(("scan", "exscan"), Needs.LOWER),
 }
 # The needs by the number of the collective. A trace does not say which ranks are neighbours.
-OF_COLLECTIVE = np.array([_NEEDS.get(name, Needs.NOBODY) for name in COLLECTIVES], dtype=np.uint8)
+NEEDS_OF_COLLECTIVE = np.array(
+    [_NEEDS_BY_NAME.get(name, Needs.NOBODY) for name in COLLECTIVES], dtype=np.uint8
+)
 
 
-def needed(arrival: NDArray[Any], needs: int, root: int = -1) -> NDArray[Any]:
+def last_needed_arrival(arrival: NDArray[Any], needs: int, root: int = -1) -> NDArray[Any]:
     """The last arrival that each rank needs, including its own.
 
     The last axis is the ranks in the order of the communicator. ``root`` is the index of the root there, or

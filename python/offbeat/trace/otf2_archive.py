@@ -19,14 +19,14 @@ from offbeat.errors import FAILED, CommandError
 from offbeat.trace.layout import COLLECTIVES, Flag, Naming
 from offbeat.trace.reader import Communicator, Trace
 
-_PER_SECOND = 1_000_000_000  # the unit of all times
+_TICKS_PER_SECOND = 1_000_000_000  # the unit of all times
 _NO_ROOT = 0xFFFFFFFF
 
 
 def write(trace: Trace, folder: Path, begin_s: float, end_s: float) -> int:
     """Write the archive, and return the number of calls in it."""
     try:
-        with otf2.writer.open(str(folder), timer_resolution=_PER_SECOND) as archive:
+        with otf2.writer.open(str(folder), timer_resolution=_TICKS_PER_SECOND) as archive:
             definitions = _Definitions(archive.definitions, trace)
             return sum(
                 _write_rank(archive, definitions, trace, rank, begin_s, end_s) for rank in trace.recording

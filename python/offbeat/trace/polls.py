@@ -21,14 +21,14 @@ from offbeat.trace.layout import COLLECTIVES, Flag, Naming
 from offbeat.trace.matching import Block, Column, columns_of
 from offbeat.trace.reader import Communicator, Trace
 
-_STATUS_BITS = 3
-_BITS_OF_A_WORD = 64
+_STATUS_BIT_COUNT = 3
+_BITS_PER_WORD = 64
 _LEAST_POLLS = 50
-_LEAST_IDLE = 0.01  # at least this share of the polls finds no tensor ready
+_LEAST_IDLE_SHARE = 0.01  # at least this share of the polls finds no tensor ready
 
 _ALLREDUCE, _BCAST = COLLECTIVES.index("allreduce"), COLLECTIVES.index("bcast")
-_GATHERS = [COLLECTIVES.index("gather"), COLLECTIVES.index("gatherv")]
-_OF_REQUESTS = ("MPI_INT", "MPI_BYTE")  # the types of the bcasts that follow the gathers
+_GATHER_COLLECTIVES = [COLLECTIVES.index("gather"), COLLECTIVES.index("gatherv")]
+_TYPES_OF_REQUEST_BCASTS = ("MPI_INT", "MPI_BYTE")  # the types of the bcasts that follow the gathers
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ def is_polled(trace: Trace, communicator: Communicator) -> bool:
     polls = records[_are_polls(records)]
     if len(polls) < max(_LEAST_POLLS, len(records) / 2):
         return False
-    idle = layout.bits(polls)[0] % _BITS_OF_A_WORD == _STATUS_BITS
-    return bool(np.count_nonzero(idle) >= _LEAST_IDLE * len(polls))
+    idle = layout.bits(polls)[0] % _BITS_PER_WORD == _STATUS_BIT_COUNT
+    return bool(np.count_nonzero(idle) >= _LEAST_IDLE_SHARE * len(polls))
 
 
 def agreements(trace: Trace, block: Block) -> NDArray[np.bool_]:
     """Which calls on a polled communicator are no calls of the training: polls, and what follows them."""
     call = block.call
-    found = np.asarray((call["flags"] & Flag.BITS) != 0) | np.isin(call["collective"], _GATHERS)
+    found = np.asarray((call["flags"] & Flag.BITS) != 0) | np.isin(call["collective"], _GATHER_COLLECTIVES)
     for source in np.unique(block.source):
         mine = block.source == source
-        types = _numbers(trace, int(source), Naming.TYPE, _OF_REQUESTS)
+        types = _numbers(trace, int(source), Naming.TYPE, _TYPES_OF_REQUEST_BCASTS)
         operations = _numbers(trace, int(source), Naming.OPERATION, ("MPI_BOR",))
         bcast = (call["collective"] == _BCAST) & np.isin(call["type"], types)
         found |= mine & (
@@ -76,7 +76,7 @@ def agreements(trace: Trace, block: Block) -> NDArray[np.bool_]:
     return found
 
 
-def of_communicator(trace: Trace, communicator: Communicator) -> Polls:
+def polls_of_communicator(trace: Trace, communicator: Communicator) -> Polls:
     """Read the polls of all ranks on a polled communicator."""
     found = columns_of(trace, communicator)
     records = [column.records[column.where] for column in found]
@@ -91,9 +91,9 @@ def of_communicator(trace: Trace, communicator: Communicator) -> Polls:
         calls = each[mine][np.isin(own, common, assume_unique=True)]
         arrival[:, index] = trace.times(column.rank, calls["arrival"])
         ready[:, index], waiting[:, index] = layout.bits(calls)
-    hides_ready = bool(len(common)) and int(ready.min()) >= _BITS_OF_A_WORD
-    asked = np.isin(common + np.uint64(1), _gathers(found[0]))
-    ready = np.maximum(ready - _STATUS_BITS, 0)
+    hides_ready = bool(len(common)) and int(ready.min()) >= _BITS_PER_WORD
+    asked = np.isin(common + np.uint64(1), _gather_calls(found[0]))
+    ready = np.maximum(ready - _STATUS_BIT_COUNT, 0)
     ready[asked], waiting[asked] = 0, 0
     return Polls(
         communicator,
@@ -107,9 +107,9 @@ def of_communicator(trace: Trace, communicator: Communicator) -> Polls:
     )
 
 
-def _gathers(column: Column) -> NDArray[np.uint64]:
+def _gather_calls(column: Column) -> NDArray[np.uint64]:
     collective = column.records["collective"][column.where]
-    return np.asarray(column.number[collective == _GATHERS[0]])
+    return np.asarray(column.number[collective == _GATHER_COLLECTIVES[0]])
 
 
 def _are_polls(records: NDArray[np.void]) -> NDArray[np.bool_]:

@@ -26,14 +26,14 @@ from offbeat.trace.reader import Communicator
 from offbeat.trace.training import LATE_SHARE, LITTLE_TIME, Training, median
 from offbeat.units import format_as_ms, format_rounded_size, format_share
 
-MARK = "PyTorch"  # part of the name of the MPI in a trace
+PYTORCH_IN_MPI_NAME = "PyTorch"  # part of the name of the MPI in a trace
 
 _ALLREDUCE = COLLECTIVES.index("allreduce")
-_SCATTERING = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
+_REDUCE_SCATTERS = [COLLECTIVES.index("reduce_scatter"), COLLECTIVES.index("reduce_scatter_block")]
 _NOISE_NS = 50_000.0
-_MUCH_EXPOSED = 0.1  # of a step
-_FEW_BUCKETS = 1.5
-_SMALL_MODEL = 1 << 20
+_LEAST_EXPOSED_SHARE = 0.1  # of a step
+_MAX_CALLS_PER_STEP_IF_FEW_BUCKETS = 1.5
+_SMALL_MODEL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class PyTorch(Training):
                 f"{format_rounded_size(self.mean_call)} on average: a larger bucket_cap_mb of "
                 "DistributedDataParallel makes fewer of them."
             ]
-        if self.exposed_share < _MUCH_EXPOSED:
+        if self.exposed_share < _LEAST_EXPOSED_SHARE:
             return []
-        if self.calls_per_step < _FEW_BUCKETS and self.step_bytes > _SMALL_MODEL:
+        if self.calls_per_step < _MAX_CALLS_PER_STEP_IF_FEW_BUCKETS and self.step_bytes > _SMALL_MODEL_BYTES:
             return [
                 "All gradients travel in one call, after the backward pass. With a smaller bucket_cap_mb of "
                 "DistributedDataParallel most of them travel during it."
@@ -109,9 +109,9 @@ class _Kind:
         return gap
 
 
-def of_calls(calls: Calls) -> PyTorch | None:
+def pytorch_of_calls(calls: Calls) -> PyTorch | None:
     """Recognise PyTorch. None if it was not in the processes, or no steps are found."""
-    if MARK not in calls.trace.mpi or calls.trace.every_call > 1:
+    if PYTORCH_IN_MPI_NAME not in calls.trace.mpi or calls.trace.every_call > 1:
         return None
     for kind in sorted(_kinds(calls), key=lambda kind: -int(kind.calls["bytes"].sum())):
         found = steps.find(kind.calls["bytes"], kind.gap)
@@ -126,8 +126,8 @@ def _kinds(calls: Calls) -> Iterator[_Kind]:
     allreduce = table["collective"] == _ALLREDUCE
     for framework, mine in (
         ("DDP", allreduce & begun),
-        ("FSDP", np.isin(table["collective"], _SCATTERING)),
-        (MARK, allreduce & ~begun),
+        ("FSDP", np.isin(table["collective"], _REDUCE_SCATTERS)),
+        (PYTORCH_IN_MPI_NAME, allreduce & ~begun),
     ):
         for index in np.unique(table["communicator"][mine]):
             part = table[mine & (table["communicator"] == index)]

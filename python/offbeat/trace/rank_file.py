@@ -16,7 +16,7 @@ from offbeat.trace.clock import SANE_NS, Clock, is_sane
 from offbeat.trace.layout import CommunicatorFlag, FileFlag, Flag, Kind, Naming
 
 _MOST_RANKS = 1 << 24
-_PIECE = 1 << 20  # how many slots are processed at once
+_SLOTS_PER_PIECE = 1 << 20  # how many slots are processed at once
 
 
 class DamagedFileError(Exception):
@@ -57,13 +57,15 @@ class RankFile:
     @cached_property
     def has_bits(self) -> bool:
         """Whether a call of this rank has the flag BITS."""
-        pieces = (slice(begin, begin + _PIECE) for begin in range(0, len(self.slots), _PIECE))
+        pieces = (
+            slice(begin, begin + _SLOTS_PER_PIECE) for begin in range(0, len(self.slots), _SLOTS_PER_PIECE)
+        )
         return any(bool((self.slots["flags"][each] & Flag.BITS)[self.is_call[each]].any()) for each in pieces)
 
     @property
     def calls(self) -> NDArray[Any]:
         """The raw records of the calls. This is a copy if other records are between them."""
-        return self.slots[chosen(self.is_call)]
+        return self.slots[index_of_mask(self.is_call)]
 
     @property
     def rank(self) -> int:
@@ -79,8 +81,8 @@ class RankFile:
     def last_exit(self) -> int:
         """When this rank last left or completed a call, by its own clock; 0 if it has no call."""
         last = 0
-        for begin in range(0, len(self.slots), _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for begin in range(0, len(self.slots), _SLOTS_PER_PIECE):
+            piece = slice(begin, begin + _SLOTS_PER_PIECE)
             for name in ("exit", "completion"):
                 last = max(last, int(np.max(self.slots[name][piece], where=self.is_call[piece], initial=0)))
         return last
@@ -96,7 +98,7 @@ class RankFile:
         return not self.header["flags"] & FileFlag.NOT_RECORDING
 
 
-def chosen(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
+def index_of_mask(mask: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
     """The elements that a mask chooses. This is a slice if possible, because slices do not copy."""
     where = np.flatnonzero(mask)
     if not len(where):
@@ -235,8 +237,8 @@ def _leave_out_damaged(
     This works piece by piece, so that long traces need little memory.
     """
     damaged = 0
-    for begin in range(0, len(slots), _PIECE):
-        piece = slice(begin, begin + _PIECE)
+    for begin in range(0, len(slots), _SLOTS_PER_PIECE):
+        piece = slice(begin, begin + _SLOTS_PER_PIECE)
         sane = is_call[piece] & _sane(slots[piece], header, communicators)
         damaged += int(np.count_nonzero(is_call[piece]) - np.count_nonzero(sane))
         is_call[piece] = sane

@@ -195,9 +195,9 @@ class Trace:
     def missing(self) -> list[str]:
         """One line for each thing that the trace lacks. Empty if it is complete."""
         absent, unfinished, lost, times = map(
-            list, (self._absent(), self._unfinished(), self._lost(), self._unclear_times())
+            list, (self._missing_ranks(), self._unfinished(), self._lost_calls(), self._clock_doubts())
         )
-        return [*self._file_notes, *absent, *unfinished, *self._left_out(), *lost, *times]
+        return [*self._file_notes, *absent, *unfinished, *self._calls_left_out(), *lost, *times]
 
     def _set_wall_clocks(self) -> None:
         reference = self.files.get(0) or next(iter(self.files.values()))
@@ -213,7 +213,7 @@ class Trace:
                 numbers[communicator.local[rank]] = communicator.index
         return numbers
 
-    def _absent(self) -> Iterator[str]:
+    def _missing_ranks(self) -> Iterator[str]:
         absent = self.ranks - len(self.files)
         if absent:
             yield f"no readable file of {_ranks(_gaps(list(self.files), self.ranks), absent)}"
@@ -231,9 +231,9 @@ class Trace:
                 calls = format_count(made[rank], "call")
                 yield f"rank {rank} stopped after {calls}; the rank that went furthest made {most}"
         for rank in recording[:_MOST_LISTED]:
-            yield from self._still_in(rank)
+            yield from self._unfinished_call(rank)
 
-    def _still_in(self, rank: int) -> Iterator[str]:
+    def _unfinished_call(self, rank: int) -> Iterator[str]:
         """The call that a rank began and did not leave, because it was killed, or hangs."""
         file = self.files[rank]
         if not file.call_count:
@@ -244,18 +244,18 @@ class Trace:
             name = layout.COLLECTIVES[int(last["collective"])]
             yield f"rank {rank} had not left {name} number {last['number']} on {communicator}"
 
-    def _left_out(self) -> Iterator[str]:
+    def _calls_left_out(self) -> Iterator[str]:
         if any(int(file.header["flags"]) & layout.FileFlag.PARTIAL for file in self.files.values()):
             yield "calls were left out on purpose, by a filter or by MPI_Pcontrol(0)"
 
-    def _lost(self) -> Iterator[str]:
+    def _lost_calls(self) -> Iterator[str]:
         lost = {rank: int(file.header["lost"]) for rank, file in self.files.items() if file.header["lost"]}
         if lost:
             who = _ranks(ranges(list(lost)), len(lost))
             calls = format_count(sum(lost.values()), "call")
             yield f"{calls} not recorded (the disk was full, or OFFBEAT_TRACE_MIB was reached): {who}"
 
-    def _unclear_times(self) -> Iterator[str]:
+    def _clock_doubts(self) -> Iterator[str]:
         reference = self.hosts.get(0)
         unclear = [
             rank
@@ -350,7 +350,7 @@ def ranges(ranks: Sequence[int]) -> str:
             parts[-1][1] = rank
         else:
             parts.append([rank, rank])
-    return _few([f"{first}" if first == last else f"{first}..{last}" for first, last in parts])
+    return _first_few_text([f"{first}" if first == last else f"{first}..{last}" for first, last in parts])
 
 
 def _gaps(present: Sequence[int], ranks: int) -> str:
@@ -359,10 +359,10 @@ def _gaps(present: Sequence[int], ranks: int) -> str:
         if rank > expected:
             parts.append(f"{expected}" if rank == expected + 1 else f"{expected}..{rank - 1}")
         expected = rank + 1
-    return _few(parts)
+    return _first_few_text(parts)
 
 
-def _few(parts: Sequence[str]) -> str:
+def _first_few_text(parts: Sequence[str]) -> str:
     more = len(parts) - _MOST_LISTED
     return ", ".join(parts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from offbeat.arrays import Floats
 from offbeat.trace import Block, Flag, layout, metrics
 from offbeat.trace.metrics import Calls
-from offbeat.trace.needs import OF_COLLECTIVE, Needs, needed
+from offbeat.trace.needs import NEEDS_OF_COLLECTIVE, Needs, last_needed_arrival
 
 Places = NDArray[np.intp]
 
@@ -27,7 +27,7 @@ _TOGETHER = 1 << 16  # how many calls have their gaps in memory at once
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """The result of a replay: one number for each scenario."""
 
     run_ns: Floats
@@ -53,13 +53,13 @@ class Replay:
     rank: Places  # the index of the rank among the recording ranks
     gap: Floats  # the time since the rank's last call, without ``independent``
     independent: Floats  # the time since the rank's last call in calls that need no other rank
-    stay: Floats  # the time from the last needed arrival to the exit
+    stay: Floats  # the time from the last last_needed_arrival arrival to the exit
     # One element per rank.
     gap_at_end: Floats  # the gap after its last call
     independent_at_end: Floats
     recorded_ns: float  # the length of the run as recorded
 
-    def run(self, stays: Floats | None = None, *, independent: bool = True) -> Outcome:
+    def run(self, stays: Floats | None = None, *, independent: bool = True) -> ReplayOutcome:
         """Replay all calls. ``stays`` has a row for each scenario and a column for each call.
 
         A nan, or no ``stays``, stands for the recorded stay of each rank. If ``independent`` is false, calls
@@ -69,11 +69,11 @@ class Replay:
         before = self.gap + self.independent if independent else self.gap
         at_end = self.gap_at_end + self.independent_at_end if independent else self.gap_at_end
         clock, waited = np.zeros((scenarios, len(at_end))), np.zeros(scenarios)
-        for first, last in self._stretches(stays):
+        for first, last in self._split_into_stretches(stays):
             records = slice(self.begin[first], self.begin[first] + self.size[first])
             ranks = self.rank[records]
             arrival = clock[:, ranks] + before[records]
-            free = needed(arrival, int(self.needs[first]), int(self.root[first]))
+            free = last_needed_arrival(arrival, int(self.needs[first]), int(self.root[first]))
             waited += (free - arrival).sum(axis=1)
             stay = self.stay[records]
             if stays is not None:
@@ -85,9 +85,9 @@ class Replay:
                 most = gaps.max(axis=1)
                 waited += len(at_end) * most.sum() - gaps.sum()
                 clock += most.sum() + stays[:, first + 1 : last].sum(axis=1)[:, None]
-        return Outcome((clock + at_end).max(axis=1), waited)
+        return ReplayOutcome((clock + at_end).max(axis=1), waited)
 
-    def _stretches(self, stays: Floats | None) -> Iterator[tuple[int, int]]:
+    def _split_into_stretches(self, stays: Floats | None) -> Iterator[tuple[int, int]]:
         """Split the calls into single calls and stretches of calls that all ranks leave together."""
         count = len(self.rows)
         if stays is None:
@@ -101,13 +101,13 @@ class Replay:
             yield from ((begin, min(begin + step, last)) for begin in range(first, last, step))
 
 
-def of_calls(calls: Calls) -> Replay:
+def replay_of_calls(calls: Calls) -> Replay:
     """Prepare the replay of a trace."""
     found = _records(calls)
     waits = found.needs != Needs.NOBODY
-    between, sequences = _between(calls, found, waits)
+    between, sequences = _times_between_calls(calls, found, waits)
     begin = np.cumsum(found.size) - found.size
-    order = _order(calls.table["last"][found.row], np.flatnonzero(waits), sequences)
+    order = _replay_order(calls.table["last"][found.row], np.flatnonzero(waits), sequences)
     begin_ns, _ = calls.trace.span_ns
     ends = [calls.trace.spans_ns[rank][1] for rank in calls.trace.recording]
     return Replay(
@@ -156,7 +156,7 @@ def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]
     places = np.array([communicator.places[int(rank)] for rank in block.ranks])
     columns = np.argsort(places, kind="stable")
     arrival, leave = block.arrival[kept][:, columns], block.exit[kept][:, columns]
-    needs = OF_COLLECTIVE[block.call["collective"][kept]]
+    needs = NEEDS_OF_COLLECTIVE[block.call["collective"][kept]]
     goes_on = (block.call["flags"][kept] & (Flag.NONBLOCKING | Flag.PERSISTENT)) != 0
     needs[goes_on | communicator.inter | communicator.several_jobs] = Needs.NOBODY
     roots = layout.root(block.call[kept])
@@ -165,7 +165,7 @@ def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]
     free = arrival.copy()
     for kind, where in np.unique(np.stack([needs, root], axis=1), axis=0):
         same = (needs == kind) & (root == where)
-        free[same] = needed(arrival[same], int(kind), int(where))
+        free[same] = last_needed_arrival(arrival[same], int(kind), int(where))
     ranks = np.array([place[int(rank)] for rank in block.ranks], dtype=np.intp)[columns]
     size = np.full(len(kept), len(columns), dtype=np.intp)
     every_rank = np.tile(ranks, len(kept))
@@ -176,7 +176,7 @@ def _of_block(calls: Calls, block: Block, rows: Places, place: Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class _Between:
+class _TimesBetweenCalls:
     """The time of the ranks between the calls in which they wait, as in ``Replay``."""
 
     gap: Floats
@@ -185,11 +185,13 @@ class _Between:
     independent_at_end: Floats
 
 
-def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_Between, list[Places]]:
+def _times_between_calls(
+    calls: Calls, found: _Records, waits: NDArray[np.bool_]
+) -> tuple[_TimesBetweenCalls, list[Places]]:
     """The time between calls, and for each rank the calls in which it waits, in the order of making them."""
     begin_ns, _ = calls.trace.span_ns
     ranks, records = len(calls.trace.recording), len(found.rank)
-    between = _Between(np.zeros(records), np.zeros(records), np.zeros(ranks), np.zeros(ranks))
+    between = _TimesBetweenCalls(np.zeros(records), np.zeros(records), np.zeros(ranks), np.zeros(ranks))
     call = np.repeat(np.arange(len(found.row)), found.size)
     by_rank = np.argsort(found.rank, kind="stable")
     edges = np.searchsorted(found.rank[by_rank], np.arange(ranks + 1))
@@ -215,7 +217,7 @@ def _between(calls: Calls, found: _Records, waits: NDArray[np.bool_]) -> tuple[_
     return between, sequences
 
 
-def _order(last: NDArray[np.int64], chosen: Places, sequences: Sequence[Places]) -> Places:
+def _replay_order(last: NDArray[np.int64], chosen: Places, sequences: Sequence[Places]) -> Places:
     """An order of all calls in which the calls of each rank are in the order in which it made them.
 
     Usually the order of the last arrivals is one. It is not if a rank leaves a call long before others arrive

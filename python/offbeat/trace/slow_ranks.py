@@ -14,17 +14,21 @@ from offbeat.trace import formulas, steps
 from offbeat.trace.reader import ranges
 from offbeat.units import format_as_ms
 
-_WINDOW = 9  # a rank is slow in a step if it is late in three quarters of this many steps around it
-_NEAR_THE_END = 8
-_MOST_RUNS = 4
-_CHANCE = 0.01  # a run is a finding if it is less likely than this among ranks that are late in turn
-_SIMILAR = 1.5  # the last gradient is worth telling if it is later than the first by this factor
-_MUCH = 0.5  # a step belongs to a run if the rank is late in it by this share of the run's median
-_FROM_THE_BEGINNING = 2
+_WINDOW_STEPS = 9  # a rank is slow in a step if it is late in three quarters of this many steps around it
+_STEPS_NEAR_THE_END = 8
+_MAX_SLOW_RUNS = 4
+_LARGEST_CHANCE = 0.01  # a run is a finding if it is less likely than this among ranks that are late in turn
+_LEAST_LAST_TO_FIRST_RATIO = (
+    1.5  # the last gradient is worth telling if it is later than the first by this factor
+)
+_LEAST_SHARE_OF_MEDIAN_LATENESS = (
+    0.5  # a step belongs to a run if the rank is late in it by this share of the run's median
+)
+_STEPS_AT_THE_BEGINNING = 2
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowRanks:
     """Ranks that the others wait for in consecutive steps, which count from 1."""
 
     ranks: tuple[int, ...]
@@ -47,7 +51,7 @@ class Slow:
         """A phrase that compares the first gradient with the last one."""
         if self.in_backward_pass:
             return " Only the last gradient is late, not the first."
-        if not 1 / _SIMILAR < self.last_ns / self.late_ns < _SIMILAR:
+        if not 1 / _LEAST_LAST_TO_FIRST_RATIO < self.last_ns / self.late_ns < _LEAST_LAST_TO_FIRST_RATIO:
             return f" The last gradient is late by {format_as_ms(self.last_ns)}."
         return ""
 
@@ -68,24 +72,30 @@ def lateness(ready_at: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
 
 def find(
     first: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float
-) -> tuple[Floats, tuple[Slow, ...]]:
+) -> tuple[Floats, tuple[SlowRanks, ...]]:
     """The runs of steps in which a rank is slow, and the lateness that tells the ranks apart.
 
     ``first`` and ``last`` say how late each rank is with its first and last gradient, steps x ranks.
     """
     # A rank that is slow before the backward pass also has its last gradient late, and often by more: its
     # computation shares the core with the calls, in which the others only wait.
-    found = _in(first, last, ranks, floor_ns)
-    return (first, found) if found else (last, _in(last, last, ranks, floor_ns))
+    found = _slow_runs_of_rank(first, last, ranks, floor_ns)
+    return (first, found) if found else (last, _slow_runs_of_rank(last, last, ranks, floor_ns))
 
 
-def _in(late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float) -> tuple[Slow, ...]:
+def _slow_runs_of_rank(
+    late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float
+) -> tuple[SlowRanks, ...]:
     """The runs of steps in which a rank is slow, those with the most lateness, in the order of the steps."""
     known = np.flatnonzero(~np.isnan(late).any(axis=1)) if len(late) else np.empty(0, dtype=np.intp)
     runs: dict[tuple[int, int], list[int]] = {}
     for column in range(len(ranks)):
-        for begin, end in _runs(late[known, column], floor_ns):
-            near = [run for run in runs if abs(run[0] - begin) <= _WINDOW and abs(run[1] - end) <= _WINDOW]
+        for begin, end in _late_stretches(late[known, column], floor_ns):
+            near = [
+                run
+                for run in runs
+                if abs(run[0] - begin) <= _WINDOW_STEPS and abs(run[1] - end) <= _WINDOW_STEPS
+            ]
             runs.setdefault(near[0] if near else (begin, end), []).append(column)
     found = []
     for (begin, end), columns in runs.items():
@@ -93,7 +103,7 @@ def _in(late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float) -
         late_ns = part.max(axis=1)
         last_ns = last[known[begin:end]][:, columns].max(axis=1)
         found.append(
-            Slow(
+            SlowRanks(
                 tuple(int(ranks[column]) for column in columns),
                 int(known[begin]) + 1,
                 int(known[end - 1]) + 1,
@@ -101,19 +111,19 @@ def _in(late: Floats, last: Floats, ranks: NDArray[np.int64], floor_ns: float) -
                 float(np.median(late_ns)),
                 float(np.median(last_ns)),
                 in_backward_pass=late is last,
-                from_the_beginning=begin < _FROM_THE_BEGINNING,
-                to_the_end=end > len(known) - _NEAR_THE_END,
+                from_the_beginning=begin < _STEPS_AT_THE_BEGINNING,
+                to_the_end=end > len(known) - _STEPS_NEAR_THE_END,
             )
         )
-    most = sorted(found, key=lambda slow: -slow.late_ns * slow.late_steps)[:_MOST_RUNS]
+    most = sorted(found, key=lambda slow: -slow.late_ns * slow.late_steps)[:_MAX_SLOW_RUNS]
     return tuple(sorted(most, key=lambda slow: slow.first_step))
 
 
-def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
+def _late_stretches(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
     """The stretches of steps, begin and end, in which one rank is late in most."""
-    if len(late) < steps.LEAST:
+    if len(late) < steps.LEAST_STEPS:
         return []
-    width = min(_WINDOW, len(late))
+    width = min(_WINDOW_STEPS, len(late))
     windows = np.lib.stride_tricks.sliding_window_view(late, width)
     usual = np.percentile(windows, 25, axis=1) > floor_ns
     # The window around each step; near the ends the first and the last one.
@@ -121,11 +131,11 @@ def _runs(late: Floats, floor_ns: float) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_late, [False]])))
     found: list[tuple[int, int]] = []
     for begin, end in edges.reshape(-1, 2).tolist():
-        begin, end = _exact(late, begin, end)
-        if found and begin - found[-1][1] <= _WINDOW:
+        begin, end = _exact_ends(late, begin, end)
+        if found and begin - found[-1][1] <= _WINDOW_STEPS:
             begin = found.pop()[0]
         found.append((begin, end))
-    return [run for run in found if _by_chance(late[slice(*run)] > floor_ns, len(late)) < _CHANCE]
+    return [run for run in found if _by_chance(late[slice(*run)] > floor_ns, len(late)) < _LARGEST_CHANCE]
 
 
 def _by_chance(is_late: NDArray[np.bool_], places: int) -> float:
@@ -138,9 +148,9 @@ def _by_chance(is_late: NDArray[np.bool_], places: int) -> float:
     return float(places * total / 2**count)
 
 
-def _exact(late: Floats, begin: int, end: int) -> tuple[int, int]:
+def _exact_ends(late: Floats, begin: int, end: int) -> tuple[int, int]:
     """Move the ends of a stretch to where the lateness begins and ends."""
-    enough = _MUCH * float(np.median(late[begin:end]))
+    enough = _LEAST_SHARE_OF_MEDIAN_LATENESS * float(np.median(late[begin:end]))
     while begin > 0 and late[begin - 1] > enough:
         begin -= 1
     while begin < end - 1 and late[begin] <= enough:

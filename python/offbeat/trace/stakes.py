@@ -21,7 +21,7 @@ class Verdict(Enum):
     NOTHING = "nothing to gain"
     LATENESS = "even out the arrivals"
     ALGORITHMS = "try other algorithms"
-    BOTH = "even out the arrivals, and try other algorithms"
+    LATENESS_AND_ALGORITHMS = "even out the arrivals, and try other algorithms"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Stakes:
         """Where to look for time."""
         late, slow = self.even_saves >= WORTH_IT, self.perfect_saves >= WORTH_IT
         if late:
-            return Verdict.BOTH if slow else Verdict.LATENESS
+            return Verdict.LATENESS_AND_ALGORITHMS if slow else Verdict.LATENESS
         return Verdict.ALGORITHMS if slow else Verdict.NOTHING
 
     @property
@@ -106,13 +106,13 @@ class Stakes:
         return [f"One in {self.every_call} calls is recorded, so each counts {self.every_call} times here."]
 
 
-def of_calls(calls: Calls) -> Stakes | None:
+def stakes_of_calls(calls: Calls) -> Stakes | None:
     """Compute the stakes of a trace. None if no call was recorded on two or more ranks."""
     whole = calls.whole
     if not len(whole):
         return None
     trace = calls.trace
-    taken = replay.of_calls(calls)
+    taken = replay.replay_of_calls(calls)
     perfect = taken.run(np.zeros((1, len(taken.rows))), independent=False)
     run_ns = max(taken.recorded_ns, 1.0)
     ranks, every = len(trace.recording), trace.every_call

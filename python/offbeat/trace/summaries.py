@@ -21,7 +21,7 @@ MEDIUM_BYTES = (
     64 << 10
 )  # and the paper compares the arrival-aware algorithm for small messages up to this one
 SIZE_CLASSES = ("small", "medium", "large")
-_LAST_CALLS = 32  # more than a trial that opens again measures of one alternative
+_LAST_CALLS_OF_TRIAL = 32  # more than a trial that opens again measures of one alternative
 SIZE_CLASS_MEANING = "small: up to 1 KiB, medium: up to 64 KiB, large: above"
 
 
@@ -126,7 +126,7 @@ def trials(calls: Calls) -> list[Trial]:
 
 
 def _alternatives(calls: Calls, table: NDArray[Any]) -> tuple[Alternative, ...]:
-    recent = np.bincount(table["algorithm"][-_LAST_CALLS:])
+    recent = np.bincount(table["algorithm"][-_LAST_CALLS_OF_TRIAL:])
     found = []
     for number in dict.fromkeys(table["algorithm"].tolist()):
         mine = table[table["algorithm"] == number]

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from offbeat.arrays import Floats
 from offbeat.trace.reader import ranges
-from offbeat.trace.slow_ranks import Slow
+from offbeat.trace.slow_ranks import SlowRanks
 from offbeat.units import format_as_ms, format_count, format_rounded_size, format_share
 
-_FEW_BYTES = 1 << 20  # gradient calls below this size are worth putting together
-_MANY_CALLS = 4
-_MUCH_TIME = 0.05
+_SMALL_CALL_BYTES = 1 << 20  # gradient calls below this size are worth putting together
+_MANY_CALLS_PER_STEP = 4
+_MUCH_TIME_SHARE = 0.05
 LITTLE_TIME = 0.02
 LATE_SHARE = 0.02  # a rank is late by more than this share of a step
 
@@ -40,7 +40,7 @@ class Training:
     # Steps x ranks: how long after half of the ranks a rank has its first gradient, or its last one if only
     # that one tells ranks apart; nan if it is not known.
     late_ns: Floats
-    slow: tuple[Slow, ...]
+    slow: tuple[SlowRanks, ...]
 
     @property
     def gradient_share(self) -> float:
@@ -59,12 +59,12 @@ class Training:
         return float(np.median(known.max(axis=1))) if len(known) else 0.0
 
     @property
-    def signs(self) -> str:
+    def framework_evidence(self) -> str:
         """What shows the framework, if it is not the gradient calls: the beginning of a list."""
         return ""
 
     @property
-    def left_out(self) -> tuple[str, str]:
+    def slow_rank_of_framework(self) -> tuple[str, str]:
         """For a framework whose slow rank shows elsewhere.
 
         Returns a phrase for the calls that the findings are about, and a sentence that names those left out.
@@ -72,7 +72,7 @@ class Training:
         return "", ""
 
     @property
-    def precision(self) -> str:
+    def lateness_precision(self) -> str:
         """How well the lateness is known, if not by the arrival times: the end of a text."""
         return ""
 
@@ -84,34 +84,33 @@ class Training:
     @property
     def sentences(self) -> list[str]:
         """What the trace says about the training, the most important first."""
-        return [*self._what(), *self._who(), *self._gradients()]
+        return [*self._gradient_calls_sentences(), *self._slow_rank_sentences(), *self._gradients()]
 
     @property
     def advice(self) -> list[str]:
         """What to try, as far as the figures support it."""
         return [*self._advice_on_slow(), *(self._advice_on_calls() if self.steps else [])]
 
-    def _what(self) -> list[str]:
-        calls = (
-            f"Looks like {self.framework}: {self.signs}{format_count(self.gradient_calls, 'gradient call')}"
-        )
+    def _gradient_calls_sentences(self) -> list[str]:
+        count = format_count(self.gradient_calls, "gradient call")
+        calls = f"Looks like {self.framework}: {self.framework_evidence}{count}"
         if not self.steps:
             return [f"{calls}. The steps of the training cannot be found: {self.why_no_steps}."]
         return [
             f"{calls} in {format_count(self.steps, 'step')}, {format_rounded_size(self.step_bytes)} a step."
         ]
 
-    def _who(self) -> list[str]:
+    def _slow_rank_sentences(self) -> list[str]:
         if not self.steps or not len(self.late_ns):
             return []
         if self.slow:
-            return [self._of(each, first=number == 0) for number, each in enumerate(self.slow)]
+            return [self._text_of_slow(each, first=number == 0) for number, each in enumerate(self.slow)]
         spread = f"the last rank is ready {format_as_ms(self.spread_ns)} (median) after the others"
         if self.spread_ns > self.noise_ns:
             return [f"No rank is slow throughout, but {spread}: a different rank each time."]
         return [f"No rank is slow: {spread}."]
 
-    def _of(self, slow: Slow, *, first: bool) -> str:
+    def _text_of_slow(self, slow: SlowRanks, *, first: bool) -> str:
         verb = "is the slow one" if len(slow.ranks) == 1 else "are the slow ones"
         step = f" of {format_as_ms(self.step_ns)}" if first else ""
         return f"{slow.who} {verb}, by {format_as_ms(slow.late_ns)} a step{step}{slow.when}.{slow.where}"
@@ -152,8 +151,8 @@ class Training:
     @property
     def are_small(self) -> bool:
         """Whether gradient calls are so small and many that fewer would be faster."""
-        small = self.calls_per_step >= _MANY_CALLS and self.mean_call < _FEW_BYTES
-        return small and self.gradient_share >= _MUCH_TIME
+        small = self.calls_per_step >= _MANY_CALLS_PER_STEP and self.mean_call < _SMALL_CALL_BYTES
+        return small and self.gradient_share >= _MUCH_TIME_SHARE
 
 
 def median(values: Sequence[float] | Floats) -> float:

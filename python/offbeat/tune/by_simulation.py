@@ -131,7 +131,7 @@ class _Trial:
 
     def host_us(self, host: str, pattern: str) -> float:
         """The last delay of a host: that of its fastest alternative."""
-        alternatives = hosts.default(
+        alternatives = hosts.default_algorithm(
             host, self._question.collective, self.place.shape, self._question.size_bytes
         )
         times = []

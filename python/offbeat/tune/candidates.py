@@ -82,7 +82,7 @@ def in_rules(vendor: str, collective: str, algorithm: str) -> bool:
 
 def of_host(vendor: str, collective: str) -> list[str]:
     """The host's own algorithms, as ``native(NAME)``."""
-    return [f"native({name})" for name in host_algorithms.known(vendor, collective)]
+    return [f"native({name})" for name in host_algorithms.known_names(vendor, collective)]
 
 
 def plain(collective: str, place: Place, size_bytes: int) -> list[str]:

@@ -107,7 +107,8 @@ class Course:
             return [
                 name
                 for name in self.goal.algorithms
-                if (named := host_algorithms.name_in(name)) in host_algorithms.known(place.vendor, collective)
+                if (named := host_algorithms.name_in(name))
+                in host_algorithms.known_names(place.vendor, collective)
                 or (named is None and candidates.can_run(collective, name, place))
             ]
         own = candidates.plain(collective, place, size_bytes)
@@ -140,7 +141,7 @@ class Course:
 
     def begin(self, number: int) -> None:
         """Note beside the file to which round the results belong that a job is about to write."""
-        part = runner.part_of(self.path)
+        part = runner.path_of_partial_records(self.path)
         try:
             part.write_text(json.dumps({"record": "round", "round": number}) + "\n", encoding="utf-8")
         except OSError as error:
@@ -148,12 +149,12 @@ class Course:
 
     def take_part(self) -> int:
         """Add the results that a killed tuning left beside the file. Returns how many there were."""
-        records = runner.take_part(self.path)
+        records = runner.records_of_killed_run(self.path)
         if records is None:
             return 0
         if records.round is not None:
             self.add(records, records.round, 0.0)
-        runner.part_of(self.path).unlink(missing_ok=True)
+        runner.path_of_partial_records(self.path).unlink(missing_ok=True)
         return len(records.results) if records.round is not None else 0
 
     def add(self, records: Records, number: int, seconds: float) -> None:
@@ -178,7 +179,7 @@ class Course:
             add_header(self.benchmark, records.header)
         self.benchmark.seconds += seconds
         self.benchmark.write(self.path)
-        runner.part_of(self.path).unlink(missing_ok=True)
+        runner.path_of_partial_records(self.path).unlink(missing_ok=True)
 
     def _add_times(self, job: dict[str, Any]) -> None:
         number = len(self.jobs)

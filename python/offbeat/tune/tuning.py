@@ -148,7 +148,7 @@ class Tuning:
             except CommandError:
                 if records.header or time.time() < until:
                     raise
-                busy = machine.overload()
+                busy = machine.overload_warning()
                 why = f" ({busy})" if busy is not None else ""
                 raise CommandError(
                     f"the ranks did not start within {time.time() - began:.0f} s of a budget of "
@@ -157,7 +157,7 @@ class Tuning:
                 ) from None
             finally:
                 self._silence_s = max(usual, _STARTS_OF_SILENCE * self._start_s)
-                runner.part_of(course.path).unlink(missing_ok=True)
+                runner.path_of_partial_records(course.path).unlink(missing_ok=True)
             runner.add_header(course.benchmark, records.header)
             if course.benchmark.about.get("hosts") is None:
                 raise CommandError(
@@ -281,7 +281,7 @@ class Tuning:
             missing = [c for c in of if not self._is_measured(course, c.cells, [algorithm], number)]
             variables: dict[str, str] = {}
             for contest in missing:
-                call = host_algorithms.call(algorithm, contest.collective, nonblocking=False)
+                call = host_algorithms.host_call_of(algorithm, contest.collective, nonblocking=False)
                 name = host_algorithms.name_in(algorithm) or ""
                 variables |= host_algorithms.variables(vendor, call, name)
             for reference, together in self._by_reference(course, missing).items():

@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "collectives/allgather/allgather.hpp"
-#include "collectives/phases/turned_blocks.hpp"
+#include "collectives/phases/rotated_blocks.hpp"
 
 namespace offbeat::allgather_algorithms {
 namespace {
@@ -22,10 +22,12 @@ namespace {
 Task run(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   const Scratch scratch = net.scratch(call.output.count, call.output.width);
-  const TurnedBlocks blocks(call.output_blocks, call.input.count, net.rank, p);
-  const auto turned = [&](int first, int number) { return blocks.of(scratch.vector(), first, number); };
+  const RotatedBlocks blocks(call.output_blocks, call.input.count, net.rank, p);
+  const auto turned = [&](int first, int number) {
+    return blocks.blocks_from(scratch.vector(), first, number);
+  };
   const auto place = [&](int first, int number) {
-    return call.output_blocks.several(call.output, first, number, p);
+    return call.output_blocks.consecutive_blocks(call.output, first, number, p);
   };
   co_await net.copy(turned(0, 1), call.input);
   for (int had = 1; had < p; had *= 2) {

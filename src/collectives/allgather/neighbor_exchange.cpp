@@ -23,7 +23,7 @@ Task exchange_in_pairs(Endpoint net, Call call, const Expression&) {
   const int partner = net.rank + side;
   const int outer = (net.rank - side + p) % p;
   const auto blocks = [&](int first, int number) {
-    return call.output_blocks.several(call.output, first, number, p);
+    return call.output_blocks.consecutive_blocks(call.output, first, number, p);
   };
   const Vector own = blocks(net.rank, 1);
   co_await net.copy(own, call.input);

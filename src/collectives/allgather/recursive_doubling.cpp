@@ -28,7 +28,7 @@ Task run(Endpoint net, Call call, const Expression&) {
     co_return;
   }
   const auto blocks = [&](int first, int end) {
-    return call.output_blocks.several(call.output, first, end - first, net.size);
+    return call.output_blocks.consecutive_blocks(call.output, first, end - first, net.size);
   };
   const int second = leader + 1;
   const bool has_second = groups.members(group) > 1;

@@ -21,7 +21,7 @@ Task allgather_in_place::ring(Endpoint net, Vector data, BlockList blocks) {
   for (int step = 0; step < p - 1; ++step) {
     const int sent = (net.rank + p - step) % p;
     const int received = (net.rank + 2 * p - 1 - step) % p;
-    co_await net.exchange(right, blocks.of(data, sent, p), left, blocks.of(data, received, p));
+    co_await net.exchange(right, blocks.block_of(data, sent, p), left, blocks.block_of(data, received, p));
   }
 }
 
@@ -29,7 +29,7 @@ namespace allgather_algorithms {
 namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
-  co_await net.copy(call.output_blocks.of(call.output, net.rank, net.size), call.input);
+  co_await net.copy(call.output_blocks.block_of(call.output, net.rank, net.size), call.input);
   co_await allgather_in_place::ring(net, call.output, call.output_blocks);
 }
 

@@ -26,11 +26,11 @@ extern const Algorithm linear;
 extern const Algorithm binomial;
 
 // Returns the smallest number of ranks for an algorithm whose argument names the late rank (Needs::ranks).
-[[nodiscard]] inline int ranks_up_to_the_late_one(const Expression& self) { return self.late_rank + 1; }
+[[nodiscard]] inline int least_ranks_with_late_rank(const Expression& self) { return self.late_rank + 1; }
 // Returns all ranks, rotated so that the late one is the last.
-[[nodiscard]] inline Endpoint late_rank_last(const Endpoint& net, const Expression& self) {
+[[nodiscard]] inline Endpoint rotated_to_late_rank_last(const Endpoint& net, const Expression& self) {
   const int first = (self.late_rank + 1) % net.size;
-  return net.part({.first = first, .ring = net.size}, (net.rank + net.size - first) % net.size, net.size);
+  return net.part({.first = first, .wraps_at = net.size}, (net.rank + net.size - first) % net.size, net.size);
 }
 
 }  // namespace offbeat::allreduce_algorithms

@@ -31,15 +31,15 @@ Task contribute(const BoardRound& round, UncollectedResults*) {
   if (position > 0) {
     const Board::Word& word = arrival_word(round, position - 1);
     Patience::Wait wait(board.patience);
-    const auto has_come = [&] { return round.is_marked(word); };
-    while (!has_come()) co_await board.pause(wait, has_come);
+    const auto has_arrived = [&] { return round.is_marked(word); };
+    while (!has_arrived()) co_await board.pause(wait, has_arrived);
     before = round.holder(word);
   }
   const bool last = position == net.size - 1;
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Step step = round.step(chunk);
     const Vector mine = round.chunk_on_board(net.rank, chunk);
-    const ConstVector input = round.of(round.call.input, chunk);
+    const ConstVector input = round.chunk_of(round.call.input, chunk);
     if (position == 0) {
       co_await net.put(mine, input);
     } else {

@@ -38,7 +38,8 @@ Task combine_as_leader(const BoardRound& round) {
       for (std::size_t chunk = complete; chunk < round.chunks; ++chunk) {
         const Board::Step step = round.step(chunk);
         const Vector sum = round.chunk_on_board(net.rank, chunk);
-        const ConstVector start = ranks_in[chunk] == 1 ? round.of(round.call.input, chunk) : ConstVector(sum);
+        const ConstVector start =
+            ranks_in[chunk] == 1 ? round.chunk_of(round.call.input, chunk) : ConstVector(sum);
         std::array<const void*, most_operands> operands{start.data};
         std::size_t ready = 1;
         for (int rank = 0; rank < net.size && ready < most_operands; ++rank) {
@@ -66,7 +67,8 @@ Task contribute(const BoardRound& round, UncollectedResults*) {
     co_await combine_as_leader(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-      co_await round.net.put(round.chunk_on_board(round.net.rank, chunk), round.of(round.call.input, chunk));
+      co_await round.net.put(round.chunk_on_board(round.net.rank, chunk),
+                             round.chunk_of(round.call.input, chunk));
       co_await round.board.announce(contribution_word(round.step(chunk), round.net.rank), round.mark());
     }
   }

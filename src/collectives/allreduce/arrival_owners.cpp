@@ -39,38 +39,38 @@ constexpr std::size_t most_watchers = 16;  // every rank copies the last piece o
 // Counts the steps of one coroutine. Other coroutines of the same rank wait for a count.
 class StepCount {
  public:
-  struct Until {
+  struct CountReached {
     StepCount& of;
     std::size_t count;
     std::coroutine_handle<> waiter{};
     [[nodiscard]] bool await_ready() const { return of.count_ >= count; }
     void await_suspend(std::coroutine_handle<> awaiting) {
       waiter = awaiting;
-      of.waiting_.push_back(this);
+      of.waiters_.push_back(this);
     }
     void await_resume() const {}
   };
-  [[nodiscard]] Until until(std::size_t count) { return {*this, count}; }
+  [[nodiscard]] CountReached reached(std::size_t count) { return {*this, count}; }
   [[nodiscard]] std::size_t count() const { return count_; }
   void advance() {
     ++count_;
-    for (Until* each : std::exchange(waiting_, {})) {
+    for (CountReached* each : std::exchange(waiters_, {})) {
       if (each->count <= count_) {
         each->waiter.resume();
       } else {
-        waiting_.push_back(each);
+        waiters_.push_back(each);
       }
     }
   }
 
  private:
   std::size_t count_ = 0;
-  pool::List<Until*> waiting_;
+  pool::List<CountReached*> waiters_;
 };
 
 // The state of one allreduce, which all coroutines of a rank share.
-struct State {
-  State(const Endpoint& net, const Call& call)
+struct OwnersState {
+  OwnersState(const Endpoint& net, const Call& call)
       : call(call),
         rank(net.rank),
         size(net.size),
@@ -93,14 +93,14 @@ struct State {
     if (learns) notes.resize((static_cast<std::size_t>(size) + 63) / 64);
     if (!owns(rank)) return;
     pieces = pieces_of(block(call.output, rank));
-    halves_there.resize(static_cast<std::size_t>(size) * pieces);
+    has_one_operand.resize(static_cast<std::size_t>(size) * pieces);
     is_final.resize(pieces);
   }
 
   [[nodiscard]] bool owns(int who) const { return owned_by[static_cast<std::size_t>(who)] >= 0; }
   // Returns true if this owner notes which ranks are late. These watchers are spread evenly over the owners,
   // because neighbours may be late together.
-  [[nodiscard]] bool watches(int owner) const {
+  [[nodiscard]] bool is_watcher(int owner) const {
     const auto number = static_cast<std::size_t>(owned_by[static_cast<std::size_t>(owner)]);
     return learns && number * watchers() % owners.size() < watchers();
   }
@@ -164,7 +164,7 @@ struct State {
   std::size_t pieces = 0;
   const Scratch* contributions = nullptr;  // for each rank: its input for this rank's block
   const Scratch* last_piece = nullptr;     // the notes, followed by the last piece of the result
-  pool::List<char> halves_there;           // for each combination of each piece: one operand is there
+  pool::List<char> has_one_operand;        // for each combination of each piece: one operand is there
   pool::List<char> is_final;
   StepCount results;  // counts the final pieces, from the first one on
 
@@ -176,14 +176,14 @@ struct State {
 
 // Combines a piece of rank `from` with others, up the tree, as long as the other operand is there. The result
 // of ranks [a, b) replaces the piece of rank a.
-Task combine(Endpoint net, State& all, int from, std::size_t piece) {
+Task combine(Endpoint net, OwnersState& all, int from, std::size_t piece) {
   const ConstVector mine = all.piece_of(all.block(all.call.input, all.rank), piece);
   const Vector result = all.piece_of(all.block(all.call.output, all.rank), piece);
   for (int half = 1; half < all.size; half *= 2) {
     const int left = from & ~(2 * half - 1);
     const int right = left + half;
     if (right >= all.size) continue;
-    char& is_there = all.halves_there[static_cast<std::size_t>(right) * all.pieces + piece];
+    char& is_there = all.has_one_operand[static_cast<std::size_t>(right) * all.pieces + piece];
     if (is_there == 0) {
       is_there = 1;
       co_return;
@@ -195,7 +195,7 @@ Task combine(Endpoint net, State& all, int from, std::size_t piece) {
     const Vector to = 2 * half >= all.size ? result : all.contribution(left, piece);
     co_await net.reduce(*all.call.op, to, operand(left), operand(right));
   }
-  if (all.watches(all.rank) && piece + 1 == all.pieces) {
+  if (all.is_watcher(all.rank) && piece + 1 == all.pieces) {
     all.note_who_is_late(net.now());
     const Vector bytes = all.last_piece->vector();
     std::memcpy(bytes.data, all.notes.data(), all.notes_bytes());
@@ -206,7 +206,7 @@ Task combine(Endpoint net, State& all, int from, std::size_t piece) {
   while (all.results.count() < all.pieces && all.is_final[all.results.count()] != 0) all.results.advance();
 }
 
-Task send_contribution(Endpoint net, State& all, int owner) {
+Task send_contribution(Endpoint net, OwnersState& all, int owner) {
   const ConstVector block = all.block(all.call.input, owner);
   for (std::size_t piece = 0; piece < all.pieces_of(block); ++piece) {
     co_await net.send(owner, all.piece_of(block, piece));
@@ -214,7 +214,7 @@ Task send_contribution(Endpoint net, State& all, int owner) {
   }
 }
 
-Task receive_contribution(Endpoint net, State& all, int from) {
+Task receive_contribution(Endpoint net, OwnersState& all, int from) {
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
     if (from != all.rank) co_await net.receive(from, all.contribution(from, piece));
     if (piece == 0) all.first[static_cast<std::size_t>(from)] = net.now();
@@ -222,11 +222,11 @@ Task receive_contribution(Endpoint net, State& all, int from) {
   }
 }
 
-Task send_result(Endpoint net, State& all, int to) {
+Task send_result(Endpoint net, OwnersState& all, int to) {
   const ConstVector block = all.block(all.call.output, all.rank);
   for (std::size_t piece = 0; piece < all.pieces; ++piece) {
-    co_await all.results.until(piece + 1);
-    if (!all.watches(all.rank) || piece + 1 < all.pieces) {
+    co_await all.results.reached(piece + 1);
+    if (!all.is_watcher(all.rank) || piece + 1 < all.pieces) {
       co_await net.send(to, all.piece_of(block, piece));
     } else {
       co_await net.send(to, all.last_piece->vector(), all.notes_bytes());
@@ -236,13 +236,13 @@ Task send_result(Endpoint net, State& all, int to) {
 
 // Receives a piece of the result only after the piece of the input was sent: in place, both are the same
 // memory.
-Task receive_result(Endpoint net, State& all, int owner) {
+Task receive_result(Endpoint net, OwnersState& all, int owner) {
   const Vector block = all.block(all.call.output, owner);
   const std::size_t pieces = all.pieces_of(block);
   for (std::size_t piece = 0; piece < pieces; ++piece) {
-    co_await all.sent[static_cast<std::size_t>(owner)].until(piece + 1);
+    co_await all.sent[static_cast<std::size_t>(owner)].reached(piece + 1);
     const Vector result = all.piece_of(block, piece);
-    if (!all.watches(owner) || piece + 1 < pieces) {
+    if (!all.is_watcher(owner) || piece + 1 < pieces) {
       co_await net.receive(owner, result);
       continue;
     }
@@ -254,47 +254,47 @@ Task receive_result(Endpoint net, State& all, int owner) {
   }
 }
 
-Task nothing() { co_return; }
+Task do_nothing() { co_return; }
 
 // Sends this rank's input to all owners and receives what other ranks send to this owner, all at the same
 // time. Each rank begins with a different peer.
-Task contributions(Endpoint net, State& all) {
-  co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
+Task contributions(Endpoint net, OwnersState& all) {
+  co_await net.concurrently_on_shared_lanes(2 * net.size, [&](const Endpoint& lane, int k) {
     const int distance = k / 2;
     const int to = (net.rank + distance) % net.size;
     const int from = (net.rank + net.size - distance) % net.size;
-    if (k % 2 == 0) return all.owns(net.rank) ? receive_contribution(lane, all, from) : nothing();
-    return distance > 0 && all.owns(to) ? send_contribution(lane, all, to) : nothing();
+    if (k % 2 == 0) return all.owns(net.rank) ? receive_contribution(lane, all, from) : do_nothing();
+    return distance > 0 && all.owns(to) ? send_contribution(lane, all, to) : do_nothing();
   });
 }
 
-Task results(Endpoint net, State& all) {
-  co_await net.concurrently_with_peers(2 * net.size, [&](const Endpoint& lane, int k) {
+Task results(Endpoint net, OwnersState& all) {
+  co_await net.concurrently_on_shared_lanes(2 * net.size, [&](const Endpoint& lane, int k) {
     const int distance = k / 2;
     const int to = (net.rank + distance) % net.size;
     const int from = (net.rank + net.size - distance) % net.size;
-    if (distance == 0) return nothing();
-    if (k % 2 == 0) return all.owns(from) ? receive_result(lane, all, from) : nothing();
-    return all.owns(net.rank) ? send_result(lane, all, to) : nothing();
+    if (distance == 0) return do_nothing();
+    if (k % 2 == 0) return all.owns(from) ? receive_result(lane, all, from) : do_nothing();
+    return all.owns(net.rank) ? send_result(lane, all, to) : do_nothing();
   });
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  State all(net, call);
+  OwnersState all(net, call);
   const Vector own =
       all.owns(net.rank) ? all.block(call.output, net.rank) : Vector{nullptr, 0, call.output.width};
-  const Scratch contributed = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
-  const bool watches = all.owns(net.rank) && all.watches(net.rank);
-  const std::size_t last = watches ? all.notes_bytes() + all.piece_of(own, all.pieces - 1).bytes() : 0;
-  const Scratch last_piece = net.scratch(last, 1, watches ? all.notes_bytes() : 0);
-  all.contributions = &contributed;
+  const Scratch contributed_round = net.scratch(own.count * static_cast<std::size_t>(net.size), own.width);
+  const bool is_watcher = all.owns(net.rank) && all.is_watcher(net.rank);
+  const std::size_t last = is_watcher ? all.notes_bytes() + all.piece_of(own, all.pieces - 1).bytes() : 0;
+  const Scratch last_piece = net.scratch(last, 1, is_watcher ? all.notes_bytes() : 0);
+  all.contributions = &contributed_round;
   all.last_piece = &last_piece;
   co_await net.concurrently(
       2, [&](const Endpoint& lane, int k) { return k == 0 ? contributions(lane, all) : results(lane, all); });
   if (!all.learns) co_return;
   pool::List<int> watchers(static_cast<std::size_t>(net.size), static_cast<int>(all.watchers()));
   for (const int owner : all.owners)
-    if (all.watches(owner)) --watchers[static_cast<std::size_t>(owner)];
+    if (all.is_watcher(owner)) --watchers[static_cast<std::size_t>(owner)];
   net.lateness()->note(all.seen_late, watchers);
 }
 

@@ -35,30 +35,32 @@ namespace {
 
 // The first of two neighbouring groups to be ready leaves its mark here, and the second one finds it. The
 // first rank of the right group, 1 <= split < ranks, names the pair.
-Board::Word& meeting_of(const Board::Step& step, int split) {
+Board::Word& meeting_word_of(const Board::Step& step, int split) {
   return BoardRound::node_phase_word(step, split);
 }
 
-class Small {
+class ShortAllreduce {
  public:
   // Every rank reads the vectors of all ranks, so beyond these limits the tree is faster (benchmark_board).
-  static constexpr int most_ranks = few_ranks;
+  static constexpr int most_ranks = most_ranks_without_tree;
   static std::size_t most_bytes(int ranks) {
     return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
   }
   static constexpr bool all_meet = true;
 
-  Small(Board& board, const Call& call)
+  ShortAllreduce(Board& board, const Call& call)
       : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
 
-  void give() {
+  void put_own_data() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
     if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t reads(int) const { return Board::InlineSlot::bytes_with(call_.input.bytes()); }
+  [[nodiscard]] std::size_t bytes_to_read(int) const {
+    return Board::InlineSlot::bytes_with(call_.input.bytes());
+  }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return rank == rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
@@ -66,7 +68,7 @@ class Small {
     return rank == rank_ ? static_cast<const void*>(call_.input.data)
                          : board_.inline_slot(sequence_, rank).data;
   }
-  void take(const void* const* data) {
+  void take_result(const void* const* data) {
     if (call_.output.data == nullptr) return;
     (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
   }
@@ -94,12 +96,12 @@ int first_partner(const Endpoint& net) { return std::min(net.rank ^ 1, net.size 
 Task contribute(const BoardRound& round, UncollectedResults* results) {
   const Endpoint& net = round.net;
   const auto begin_with = [&](ConstVector vector) { return net.reduce(*round.call.op, Vector{}, vector); };
-  const bool is_root = results != nullptr && facts(round.call.collective).has_root;  // of a reduce
+  const bool is_root = results != nullptr && facts_of(round.call.collective).has_root;  // of a reduce
   const std::size_t first_chunk = round.first_chunk(is_root ? first_partner(net) : net.rank);
   for (std::size_t k = 0; k < round.chunks; ++k) {
     const std::size_t chunk = (first_chunk + k) % round.chunks;
     const Board::Step step = round.step(chunk);
-    Computation partial = begin_with(round.of(round.call.input, chunk));
+    Computation partial = begin_with(round.chunk_of(round.call.input, chunk));
     int place = net.rank;  // the rank whose window has the partial result, or will have it
     bool stands = false;
     bool comes_second = true;
@@ -107,12 +109,12 @@ Task contribute(const BoardRound& round, UncollectedResults* results) {
     for (int level = 0; (1 << level) < net.size; ++level, group /= 2) {
       const int neighbour = (group ^ 1) << level;  // its first rank
       if (neighbour >= net.size) continue;
-      Board::Word& meeting = meeting_of(step, (group | 1) << level);
+      Board::Word& meeting = meeting_word_of(step, (group | 1) << level);
       Board::Mark first(meeting.load(std::memory_order_acquire));
       if (is_root && level == 0 && first.round != round.number && round.has_begun(neighbour)) {
         Patience::Wait wait(round.board.patience);
-        const auto has_come = [&] { return round.is_marked(meeting); };
-        while (!has_come()) co_await round.board.pause(wait, has_come);
+        const auto has_arrived = [&] { return round.is_marked(meeting); };
+        while (!has_arrived()) co_await round.board.pause(wait, has_arrived);
         first = Board::Mark(meeting.load(std::memory_order_acquire));
       }
       const bool is_first = first.round != round.number;
@@ -140,13 +142,13 @@ Task contribute(const BoardRound& round, UncollectedResults* results) {
       results->mark_collected(chunk);
     }
     if (is_root) {
-      partial.destination = round.of(round.call.output, chunk);
+      partial.destination = round.chunk_of(round.call.output, chunk);
       co_await partial;
       continue;
     }
     partial.destination = round.chunk_on_board(place, chunk);
     // This rank's own copy is made now, while no other rank asks for these lines.
-    if (results != nullptr) partial.second = round.of(round.call.output, chunk);
+    if (results != nullptr) partial.second_destination = round.chunk_of(round.call.output, chunk);
     co_await partial;
     co_await round.board.announce(BoardRound::result(step), round.mark(place));
   }
@@ -163,7 +165,7 @@ const Algorithm arrival_tree{
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
     .node_phase = contribute,
-    .immediate = &immediate<Small, for_many_ranks<Collective::allreduce>>,
+    .immediate = &immediate<ShortAllreduce, form_for_many_ranks<Collective::allreduce>>,
     .run = run_on_one_node,
 };
 

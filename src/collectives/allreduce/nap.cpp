@@ -34,7 +34,7 @@ using hierarchies::ListedBlocks;
 using hierarchies::within_node;
 
 // The nodes as one rank sees them.
-struct View {
+struct NodesOfRank {
   const Membership& all;
   const Groups groups;  // groups of nodes; the first node of each takes part in the steps
   const int node;
@@ -52,36 +52,37 @@ Task share_on_node(Endpoint node, ConstVector received, Vector all, int blocks, 
   Call call{Collective::allgatherv};
   call.input = received;
   call.output = all;
-  call.output_blocks = member_blocks.list();
+  call.output_blocks = member_blocks.block_list();
   co_await within_node(node, call);
 }
 
 // Runs one step on nodes with boards. Each of radix - 1 ranks exchanges with a different node. Then every
-// rank combines what the ranks of its node received with `mine`, the partial result of this node.
-Task step_on_board(Endpoint net, Call call, const View& view, RadixStep step, int number, ConstVector mine) {
+// rank combines what the ranks of its node received with `own_block`, the partial result of this node.
+Task step_on_board(Endpoint net, Call call, const NodesOfRank& view, RadixStep step, int number,
+                   ConstVector mine) {
   const std::size_t count = call.input.count;
   const Scratch from_node = net.scratch(count, call.input.width);
   const Scratch memory = net.scratch(static_cast<std::size_t>(step.radix - 1) * count, call.input.width);
   const int member = step.member(number);
   ConstVector received = from_node.vector().slice(0, 0);
   if (view.member < step.radix - 1) {
-    const int theirs = other_member(member, view.member);
+    const int theirs = member_among_others(member, view.member);
     const int peer_node = view.groups.leader(step.rank_of(theirs, number));
-    co_await net.exchange(view.rank(peer_node, number_of_other(theirs, member)), mine, from_node.vector());
+    co_await net.exchange(view.rank(peer_node, index_among_others(theirs, member)), mine, from_node.vector());
     received = from_node.vector();
   }
   const Vector all = memory.vector();
   const Endpoint node = on_node(net);
   co_await share_on_node(node, received, all, step.radix - 1, count);
   co_await combine_in_order(net, *call.op, call.output, step.radix, from_node.vector(), [&](int other) {
-    const auto place = static_cast<std::size_t>(number_of_other(member, other));
+    const auto place = static_cast<std::size_t>(index_among_others(member, other));
     return other == member ? mine.data : all.slice(place * count, count).data;
   });
 }
 
 // Runs one step without a board. Each rank but one exchanges with a different node, and an allreduce on the
 // node combines what they received.
-Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step, int number,
+Task step_by_messages(Endpoint net, Call call, const NodesOfRank& view, RadixStep step, int number,
                       ConstVector mine) {
   const Endpoint node = on_node(net);
   if (view.member >= step.radix) {
@@ -95,12 +96,13 @@ Task step_by_messages(Endpoint net, Call call, const View& view, RadixStep step,
     co_await net.exchange(view.rank(peer_node, member), mine, from_node.vector());
     mine = from_node.vector();
   }
-  co_await within_node(node.part({}, view.member, step.radix), call.with(mine, call.output));
+  co_await within_node(node.part({}, view.member, step.radix), call.with_vectors(mine, call.output));
   for (int k = view.member + step.radix; k < node.size; k += step.radix) co_await node.send(k, call.output);
 }
 
 // Runs all steps. Only the first node of each group takes part.
-Task run_among_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
+Task run_among_nodes(Endpoint net, Call call, const NodesOfRank& view, const Radices& radices,
+                     ConstVector mine) {
   const int number = view.groups.group_of(view.node);
   const auto one = net.board() != nullptr ? step_on_board : step_by_messages;
   for (int k = 0; k < radices.steps(); ++k) {
@@ -109,7 +111,8 @@ Task run_among_nodes(Endpoint net, Call call, const View& view, const Radices& r
   }
 }
 
-Task between_nodes(Endpoint net, Call call, const View& view, const Radices& radices, ConstVector mine) {
+Task between_nodes(Endpoint net, Call call, const NodesOfRank& view, const Radices& radices,
+                   ConstVector mine) {
   const int leader = view.groups.leader(view.groups.group_of(view.node));
   if (view.node != leader) {
     for (int k = view.member; k < view.all.size(leader); k += view.size)
@@ -139,16 +142,16 @@ Task run(Endpoint net, Call call, const Expression& self) {
     co_return;
   }
   const Membership& all = net.locality()->membership;
-  if (all.smallest() == 1) {
+  if (all.smallest_node_size() == 1) {
     co_await smp.run(net, call, self);
     co_return;
   }
-  const Radices radices(all.nodes(), all.smallest() + (net.board() != nullptr ? 1 : 0));
-  const View view{.all = all,
-                  .groups = {all.nodes(), radices.product()},
-                  .node = net.locality()->node,
-                  .member = net.locality()->member,
-                  .size = all.size(net.locality()->node)};
+  const Radices radices(all.nodes(), all.smallest_node_size() + (net.board() != nullptr ? 1 : 0));
+  const NodesOfRank view{.all = all,
+                         .groups = {all.nodes(), radices.product()},
+                         .node = net.locality()->node,
+                         .member = net.locality()->member,
+                         .size = all.size(net.locality()->node)};
   co_await within_node(on_node(net), call);
   co_await between_nodes(net, call, view, radices, call.output);
 }

@@ -27,13 +27,14 @@ Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
 Task run_without_surplus(Endpoint net, Call call, const Expression& self) {
   const Radices radices(net.size, self.radix);
   const std::size_t count = call.input.count;
-  const Scratch memory = net.scratch(radices.most_others() * count, call.input.width);
+  const Scratch memory = net.scratch(radices.max_others_in_group() * count, call.input.width);
   ConstVector mine = call.input;
   for (int k = 0; k < radices.steps(); ++k) {
     const RadixStep step = radices[k];
     const int member = step.member(net.rank);
     const auto theirs = [&](int other) {
-      return memory.vector().slice(static_cast<std::size_t>(number_of_other(member, other)) * count, count);
+      return memory.vector().slice(static_cast<std::size_t>(index_among_others(member, other)) * count,
+                                   count);
     };
     // Each rank begins with a different peer.
     co_await net.concurrently(step.radix - 1, [&](const Endpoint& lane, int j) {

@@ -18,7 +18,7 @@ namespace offbeat::allreduce_algorithms {
 namespace {
 
 // Runs the algorithm if the late rank is the last one.
-Task last_is_late(Endpoint net, Call call) {
+Task run_with_last_rank_late(Endpoint net, Call call) {
   const int p = net.size;
   const int right = (net.rank + 1) % p;
   const int left = (net.rank + p - 1) % p;
@@ -42,8 +42,8 @@ Task last_is_late(Endpoint net, Call call) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const Endpoint turned = late_rank_last(net, self);
-  co_await last_is_late(turned, call);
+  const Endpoint turned = rotated_to_late_rank_last(net, self);
+  co_await run_with_last_rank_late(turned, call);
 }
 
 constexpr Parameter parameters[] = {Parameter::late_rank};
@@ -55,7 +55,7 @@ const Algorithm ring_prereduced{
     .summary = "ring on which every block ends at rank RANK, which is late; large messages",
     .cost = "2p (a + n/p b) + nc, after RANK",
     .serves = {Collective::allreduce},
-    .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
+    .needs = {.ranks = least_ranks_with_late_rank, .ranks_text = "RANK + 1"},
     .source = "Proficz 2018",
     .parameters = parameters,
     .run = run,

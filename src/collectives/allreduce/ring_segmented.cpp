@@ -18,8 +18,8 @@ constexpr int in_flight = 2;
 constexpr Parameter parameters[] = {Parameter::bytes};
 
 // Runs the reduce-scatter of segments `first`, `first` + in_flight and so on, one after the other.
-Task every_other_segment(Endpoint net, Call call, std::size_t segment, std::size_t first) {
-  const Call scattered = call.with(call.input, call.output.block(net.size, net.rank));
+Task reduce_scatter_segments(Endpoint net, Call call, std::size_t segment, std::size_t first) {
+  const Call scattered = call.with_vectors(call.input, call.output.block(net.size, net.rank));
   const std::size_t block = call.input.block(net.size, 0).count;
   for (std::size_t begin = first * segment; begin < block; begin += in_flight * segment) {
     co_await striped_reduce_scatter::ring(net, scattered, {.first = begin, .length = segment});
@@ -29,7 +29,7 @@ Task every_other_segment(Endpoint net, Call call, std::size_t segment, std::size
 Task run(Endpoint net, Call call, const Expression& self) {
   const std::size_t segment = std::max<std::size_t>(1, self.bytes / call.input.width);
   co_await net.concurrently(in_flight, [&](const Endpoint& lane, int k) {
-    return every_other_segment(lane, call, segment, static_cast<std::size_t>(k));
+    return reduce_scatter_segments(lane, call, segment, static_cast<std::size_t>(k));
   });
   co_await allgather_in_place::ring(net, call.output);
 }

@@ -25,18 +25,18 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Endpoint node = on_node(net);
   if (!nodes.is_alone) {
     Call reduce{Collective::reduce, call.input, call.output, call.op};
-    if (!nodes.leads) reduce.output.data = nullptr;
+    if (!nodes.is_leader) reduce.output.data = nullptr;
     co_await hierarchies::within_node(node, reduce);
     call.input = call.output;
   }
-  if (nodes.leads) {
+  if (nodes.is_leader) {
     Expression among_leaders;
     among_leaders.algorithm = &recursive_doubling;
     co_await carry_out(nodes.leaders(net), call, among_leaders);
   }
   if (!nodes.is_alone) {
     Call bcast{Collective::bcast, {}, call.output};
-    if (nodes.leads) bcast.input = call.output;
+    if (nodes.is_leader) bcast.input = call.output;
     co_await hierarchies::within_node(node, bcast);
   }
 }

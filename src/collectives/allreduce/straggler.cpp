@@ -30,7 +30,7 @@ Task combine(Endpoint net, const Reduction& op, Vector sum, ConstVector theirs, 
 }
 
 // Completes all blocks on the late rank. It combines one block while it exchanges the next.
-Task meet_all(Endpoint net, const Call& call) {
+Task complete_late_rank(Endpoint net, const Call& call) {
   const int helpers = net.size - 1;
   const std::size_t longest = call.input.block(helpers, 0).count;
   const Scratch memory = net.scratch(2 * longest, call.input.width);
@@ -39,7 +39,7 @@ Task meet_all(Endpoint net, const Call& call) {
   };
   const auto theirs = [&](int k) { return memory.vector().slice(k % 2 == 0 ? 0 : longest, mine(k).count); };
   for (int round = 0; round <= helpers; ++round) {
-    co_await net.concurrently_with_peers(2, [&](const Endpoint& lane, int k) {
+    co_await net.concurrently_on_shared_lanes(2, [&](const Endpoint& lane, int k) {
       if (k == 0) return exchange(lane, round, mine(round), theirs(round));
       const Vector sum = round == 0 ? call.output.slice(0, 0) : call.output.block(helpers, round - 1);
       return combine(lane, *call.op, sum, theirs(round - 1), mine(round - 1));
@@ -52,15 +52,15 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
   const int helpers = net.size - 1;
   const int straggler = helpers;
   const auto block = [&](int k) {
-    return k == StragglerRounds::none ? call.output.slice(0, 0) : call.output.block(helpers, k);
+    return k == StragglerRounds::no_block ? call.output.slice(0, 0) : call.output.block(helpers, k);
   };
   if (net.rank == straggler) {
-    co_await meet_all(net, call);
+    co_await complete_late_rank(net, call);
   } else if (helpers == 1) {
     co_await net.copy(call.output, call.input);
   } else {
     const Endpoint among_helpers = net.part(RankMap{}, net.rank, helpers);
-    co_await striped_reduce_scatter::ring(among_helpers, call.with(call.input, block(net.rank)));
+    co_await striped_reduce_scatter::ring(among_helpers, call.with_vectors(call.input, block(net.rank)));
   }
   const StragglerRounds rounds(net.size);
   for (int round = net.rank == straggler ? helpers : 0; round < rounds.rounds(); ++round) {
@@ -77,7 +77,7 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
 }
 
 Task run(Endpoint net, Call call, const Expression& self) {
-  const Endpoint turned = late_rank_last(net, self);
+  const Endpoint turned = rotated_to_late_rank_last(net, self);
   co_await run_folded_to_power_of_two(turned, call, self, power_of_two);
 }
 
@@ -91,7 +91,7 @@ const Algorithm straggler{
         "reduce-scatter without rank RANK, which is late, then each block with it in turn; large messages",
     .cost = "(q + log2(q) - 2) max(a + n/(q-1) b, n/(q-1) c) + [p>q] (a + nb), after RANK",
     .serves = {Collective::allreduce},
-    .needs = {.ranks = ranks_up_to_the_late_one, .ranks_text = "RANK + 1"},
+    .needs = {.ranks = least_ranks_with_late_rank, .ranks_text = "RANK + 1"},
     .source = "Devraj et al. 2025 (StragglAR)",
     .parameters = parameters,
     .run = run,

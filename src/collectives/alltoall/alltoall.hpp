@@ -13,7 +13,7 @@ extern const Algorithm linear;
 // Runs steps `first`, `first` + `stride` and so on, out of p steps. In step 0 a rank copies its own block. In
 // each other step it sends its block for one rank and receives the block of another. In an allgather a rank
 // sends the same block in all steps.
-[[nodiscard]] Task steps(Endpoint net, Call call, int first, int stride);
+[[nodiscard]] Task run_steps(Endpoint net, Call call, int first, int stride);
 
 }  // namespace offbeat::alltoall_algorithms
 

@@ -16,7 +16,7 @@ constexpr int in_flight = 8;
 Task run(Endpoint net, Call call, const Expression&) {
   const int streams = std::min(in_flight, net.size);
   co_await net.concurrently(streams,
-                            [&](const Endpoint& lane, int k) { return steps(lane, call, k, streams); });
+                            [&](const Endpoint& lane, int k) { return run_steps(lane, call, k, streams); });
 }
 
 }  // namespace

@@ -11,24 +11,24 @@
 namespace offbeat::alltoall_algorithms {
 namespace {
 
-ConstVector block_for(const Call& call, int rank, int ranks) {
+ConstVector block_to_rank(const Call& call, int rank, int ranks) {
   const bool same_for_all =
       call.collective == Collective::allgather || call.collective == Collective::allgatherv;
-  return same_for_all ? call.input : call.input_blocks.of(call.input, rank, ranks);
+  return same_for_all ? call.input : call.input_blocks.block_of(call.input, rank, ranks);
 }
 
-Task run(Endpoint net, Call call, const Expression&) { return steps(net, call, 0, 1); }
+Task run(Endpoint net, Call call, const Expression&) { return run_steps(net, call, 0, 1); }
 
 }  // namespace
 
-Task steps(Endpoint net, Call call, int first, int stride) {
+Task run_steps(Endpoint net, Call call, int first, int stride) {
   const int p = net.size;
   const bool in_pairs = std::has_single_bit(static_cast<unsigned>(p));
   for (int step = first; step < p; step += stride) {
     const int to = in_pairs ? net.rank ^ step : (net.rank + step) % p;
     const int from = in_pairs ? to : (net.rank + p - step) % p;
-    const ConstVector sent = block_for(call, to, p);
-    const Vector received = call.output_blocks.of(call.output, from, p);
+    const ConstVector sent = block_to_rank(call, to, p);
+    const Vector received = call.output_blocks.block_of(call.output, from, p);
     if (step == 0) {
       co_await net.copy(received, sent);
     } else {

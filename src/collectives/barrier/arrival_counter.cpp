@@ -13,25 +13,25 @@
 namespace offbeat::barrier_algorithms {
 namespace {
 
-class Shown {
+class BarrierInSlots {
  public:
-  static constexpr int most_ranks = few_ranks;
+  static constexpr int most_ranks = most_ranks_without_tree;
   static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 
-  Shown(Board& board, const Call&) : board_(board), sequence_(board.sequence.present) {}
+  BarrierInSlots(Board& board, const Call&) : board_(board), sequence_(board.sequence.present) {}
 
-  void give() {
+  void put_own_data() {
     board_.inline_slot(sequence_, board_.rank).sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] static std::size_t reads(int) { return Board::InlineSlot::bytes_with(0); }
+  [[nodiscard]] static std::size_t bytes_to_read(int) { return Board::InlineSlot::bytes_with(0); }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return rank == board_.rank ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
   [[nodiscard]] static const void* data(int) { return nullptr; }
-  static void take(const void* const*) {}
+  static void take_result(const void* const*) {}
 
  private:
   Board& board_;
@@ -47,8 +47,8 @@ const Algorithm arrival_counter{
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::one_node},
     .source = "Mellor-Crummey and Scott 1991",
-    .immediate = &immediate<Shown, for_many_ranks<Collective::barrier>>,
-    .run = run_in_steps<UpAndDown<TreeForm<Collective::barrier>>>,
+    .immediate = &immediate<BarrierInSlots, form_for_many_ranks<Collective::barrier>>,
+    .run = run_in_steps<TreePass<TreeForm<Collective::barrier>>>,
 };
 
 }  // namespace offbeat::barrier_algorithms

@@ -23,7 +23,7 @@ Task run_from_rank_0(Endpoint net, Call call) {
   const Vector held = call.output.blocks(net.size, net.rank, tree.size(net.rank));
   if (net.rank != 0) co_await net.receive(tree.parent(net.rank), held);
   const auto begin = [&](int rank) { return block_begin(call.output.count, net.size, rank); };
-  co_await scatter_from_first::hand_down(net, held, begin);
+  co_await scatter_from_first::scatter_down_tree(net, held, begin);
   co_await allgather_in_place::ring(net, call.output);
 }
 

@@ -45,7 +45,7 @@ template <Collective collective>
   } else if constexpr (collective == Collective::allgather) {
     return &immediate<InSlots<collective>, &allgather_algorithms::bruck_in_slots>;
   } else if constexpr (has_tree) {
-    return &immediate<InSlots<collective>, for_many_ranks<collective>>;
+    return &immediate<InSlots<collective>, form_for_many_ranks<collective>>;
   } else {
     return &immediate<InSlots<collective>>;
   }

@@ -7,27 +7,27 @@ namespace offbeat {
 
 Task contribute_only(const BoardRound& round, NodePhase contribute) {
   co_await contribute(round, nullptr);
-  round.board.contributed(round.number);
+  round.board.announce_contribution(round.number);
 }
 
 Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
   UncollectedResults results(round);
   co_await contribute(round, &results);
-  round.board.contributed(round.number);
+  round.board.announce_contribution(round.number);
   while (!results.empty()) {
     Patience::Wait wait(round.board.patience);
     const auto is_ready = [&] { return results.find_ready(); };
     while (!is_ready()) co_await round.board.pause(wait, is_ready);
-    round.bring_next_input();  // a result of all ranks is there, so all have begun the round
+    round.prefetch_next_input();  // a result of all ranks is there, so all have begun the round
     co_await results.fetch();
-    co_await results.take();
+    co_await results.copy_found_chunk();
   }
 }
 
 Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
   co_await contribute(round, nullptr);
   const Relay relay(round.net, 0, round.call.output, round.chunk_length(), round.past_cache);
-  if (!relay.tree().has_children()) round.board.contributed(round.number);
+  if (!relay.tree().has_children()) round.board.announce_contribution(round.number);
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     if (round.net.rank > 0) {
       co_await relay.take(chunk);
@@ -40,14 +40,14 @@ Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
     co_await round.board.fetch(round.holder(result), &result, sizeof result);
     co_await relay.take(chunk, round.holder(result));
   }
-  round.board.contributed(round.number);
+  round.board.announce_contribution(round.number);
 }
 
 Task run_on_one_node(Endpoint net, Call call, const Expression& self) {
   const NodePhase contribute = self.algorithm->node_phase;
-  return run_in_rounds(net, call, net.board()->at_once, [contribute](const BoardRound& round) {
-    return round.net.size > few_ranks ? contribute_and_relay(round, contribute)
-                                      : contribute_and_collect(round, contribute);
+  return run_in_rounds(net, call, net.board()->concurrent_ranks, [contribute](const BoardRound& round) {
+    return round.net.size > most_ranks_without_tree ? contribute_and_relay(round, contribute)
+                                                    : contribute_and_collect(round, contribute);
   });
 }
 

@@ -25,25 +25,25 @@ class BoardRound {
         chunk_(chunk) {}
 
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
+  [[nodiscard]] AnyVector chunk_of(const AnyVector& vector, std::size_t chunk) const {
     return vector.slice(chunk * chunk_, std::min(chunk_, call.input.count - chunk * chunk_));
   }
   // Returns the chunks [first, last).
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t first, std::size_t last) const {
+  [[nodiscard]] AnyVector chunk_of(const AnyVector& vector, std::size_t first, std::size_t last) const {
     const std::size_t begin = std::min(first * chunk_, call.input.count);
     return vector.slice(begin, std::min(last * chunk_, call.input.count) - begin);
   }
   [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
     const Vector all{board.window(number, owner), call.input.count, call.input.width};
-    return of(all, chunk);
+    return chunk_of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
-  // The words of a step. result() is marked when the node's result of the chunk is there, and global_result()
-  // when the result of all nodes is there (hierarchy). Each node phase gives its own meaning to the words
-  // node_phase_word(), one for each rank.
+  // The words of a step. result() is marked when the node's result of the chunk is there, and
+  // global_result_word() when the result of all nodes is there (hierarchy). Each node phase gives its own
+  // meaning to the words node_phase_word(), one for each rank.
   [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
-  [[nodiscard]] static Board::Word& global_result(const Board::Step& step) { return step.word(1); }
+  [[nodiscard]] static Board::Word& global_result_word(const Board::Step& step) { return step.word(1); }
   [[nodiscard]] static Board::Word& node_phase_word(const Board::Step& step, int index) {
     return step.word(2 + index);
   }
@@ -62,13 +62,14 @@ class BoardRound {
   }
   [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
   // Begins to copy an input on a device into this rank's window. The rank needs chunk `first` first.
-  void bring_input(std::size_t first) const { bring(call.input, number, first, false); }
+  void prefetch_input(std::size_t first) const { prefetch(call.input, number, first, false); }
   // Begins to copy the input of the next round of the message. Call it when every rank has begun this round:
   // no rank reads that window any more.
-  void bring_next_input() const {
-    const std::size_t chunks_of_next = (next_input.count + chunk_ - 1) / chunk_;
+  void prefetch_next_input() const {
+    const std::size_t chunks_of_next = (input_of_next_round.count + chunk_ - 1) / chunk_;
     const auto size = static_cast<std::size_t>(net.size);
-    bring(next_input, number + 1, chunks_of_next * static_cast<std::size_t>(net.rank) / size, true);
+    prefetch(input_of_next_round, number + 1, chunks_of_next * static_cast<std::size_t>(net.rank) / size,
+             true);
   }
   // Returns true if `rank` has begun this round. Only valid in a round in which not all ranks meet.
   [[nodiscard]] bool has_begun(int rank) const {
@@ -78,15 +79,16 @@ class BoardRound {
   [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
-  // Returns true if the node's result of a chunk is on the board. collect() copies it to the output.
+  // Returns true if the node's result of a chunk is on the board. collect_chunk() copies it to the output.
   [[nodiscard]] const Board::Word& result_of(std::size_t chunk) const { return result(step(chunk)); }
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result_of(chunk)); }
   [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
     const Vector data = chunk_on_board(holder(result(step(chunk))), chunk);
     return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
   }
-  [[nodiscard]] Computation collect(std::size_t chunk) const {
-    Computation copy = net.copy(of(call.output, chunk), chunk_on_board(holder(result(step(chunk))), chunk));
+  [[nodiscard]] Computation collect_chunk(std::size_t chunk) const {
+    Computation copy =
+        net.copy(chunk_of(call.output, chunk), chunk_on_board(holder(result(step(chunk))), chunk));
     copy.past_cache = past_cache;
     return copy;
   }
@@ -96,15 +98,15 @@ class BoardRound {
   Call call;
   std::size_t chunks;
   std::uint64_t number;
-  bool past_cache;           // the output is too long to stay in the cache
-  ConstVector next_input{};  // of the next round; empty if this is the last one
+  bool past_cache;                    // the output is too long to stay in the cache
+  ConstVector input_of_next_round{};  // of the next round; empty if this is the last one
 
  private:
-  void bring(const ConstVector& input, std::uint64_t round, std::size_t first_chunk, bool for_next) const {
+  void prefetch(const ConstVector& input, std::uint64_t round, std::size_t first_chunk, bool for_next) const {
     const std::size_t first = std::min(first_chunk * chunk_, input.count);
     const Vector window{board.window(round, net.rank), input.count, input.width};
-    net.bring(window.slice(first, input.count - first), input.slice(first, input.count - first), for_next);
-    net.bring(window.slice(0, first), input.slice(0, first), for_next);
+    net.prefetch(window.slice(first, input.count - first), input.slice(first, input.count - first), for_next);
+    net.prefetch(window.slice(0, first), input.slice(0, first), for_next);
   }
   std::size_t chunk_;
 };
@@ -116,10 +118,10 @@ class UncollectedResults {
       : round_(round),
         memory_(true, round.chunks, sizeof(bool)),
         next_(round.first_chunk()),
-        left_(round.chunks) {
+        uncollected_(round.chunks) {
     std::fill_n(is_collected(), round.chunks, false);
   }
-  [[nodiscard]] bool empty() const { return left_ == 0; }
+  [[nodiscard]] bool empty() const { return uncollected_ == 0; }
   // Moves to a chunk that is ready. Returns false if there is none.
   [[nodiscard]] bool find_ready() {
     for (std::size_t k = 0; k < round_.chunks; ++k, step()) {
@@ -130,14 +132,14 @@ class UncollectedResults {
   // Fetches the chunk that find_ready() found.
   [[nodiscard]] Board::Fetch fetch() const { return round_.fetch_result(next_); }
   // Copies the chunk that find_ready() found to the output.
-  [[nodiscard]] Computation take() {
+  [[nodiscard]] Computation copy_found_chunk() {
     const std::size_t chunk = next_;
     mark_collected(chunk);
-    return round_.collect(chunk);
+    return round_.collect_chunk(chunk);
   }
   void mark_collected(std::size_t chunk) {
     is_collected()[chunk] = true;
-    if (--left_ > 0) {
+    if (--uncollected_ > 0) {
       while (is_collected()[next_]) step();
     }
   }
@@ -149,7 +151,7 @@ class UncollectedResults {
   const BoardRound& round_;
   Scratch memory_;
   std::size_t next_;
-  std::size_t left_;
+  std::size_t uncollected_;
 };
 
 // The round of a rank that only contributes its data, and the round of one that also collects the result.
@@ -163,8 +165,8 @@ class UncollectedResults {
 // Runs an algorithm that has a node_phase among ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `at_once`, the
-// number of ranks that share the work, decides how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node.
+// `concurrent_ranks`, the number of ranks that share the work, decides how the message is cut.
 template <class One>
 Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
   // Longer chunks are no faster, and they let other ranks wait longer for the last one.
@@ -185,13 +187,14 @@ Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
     co_await net.end_round();
-    board.round.next(meetings.contain(call.collective));
+    board.round.next(synchronising_collectives.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
-    BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)), chunk,
-                     past_cache);
+    BoardRound round(net,
+                     call.with_vectors(call.input.slice(first, length), call.output.slice(first, length)),
+                     chunk, past_cache);
     const std::size_t next = first + length;
-    round.next_input = call.input.slice(next, std::min(window, call.input.count - next));
-    round.bring_input(round.first_chunk());
+    round.input_of_next_round = call.input.slice(next, std::min(window, call.input.count - next));
+    round.prefetch_input(round.first_chunk());
     co_await one(round);
   }
 }

@@ -12,7 +12,7 @@
 namespace offbeat {
 
 // Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees.
-inline constexpr int few_ranks = 16;
+inline constexpr int most_ranks_without_tree = 16;
 
 // A rank waits for all ranks before a round that follows one in which not all ranks met, because any rank may
 // have read what it wrote. ReadersBefore (readers.hpp) waits for fewer ranks.
@@ -37,9 +37,9 @@ class RoundBeginning {
 
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
-    return sections_.run([&] { return all_meet_ || show_sign(waits); },
-                         [&] { return waits.until([this] { return awaited_.is_free(); }); },
-                         [&] { return !waits.is_virtual_time() || read_signs(waits); });
+    return resumable_sections_.run([&] { return all_meet_ || show_sign(waits); },
+                                   [&] { return waits.until([this] { return awaited_.is_free(); }); },
+                                   [&] { return !waits.is_virtual_time() || read_signs(waits); });
   }
 
  private:
@@ -53,7 +53,7 @@ class RoundBeginning {
   }
   template <class Waits>
   bool read_signs(Waits& waits) {
-    if (!number_.previous_was_apart()) return true;
+    if (!number_.previous_was_partial()) return true;
     for (int rank; (rank = awaited_.rank(signs_read_)) >= 0; ++signs_read_) {
       const Board::Word& sign = board_.signs(rank).*number_.sign;
       if (!waits.fetch(rank, [&] { return Reading{&sign, sizeof sign}; })) return false;
@@ -65,14 +65,14 @@ class RoundBeginning {
   const Board::RoundNumber& number_;
   const Awaited awaited_;
   const bool all_meet_;
-  Sections sections_;
+  ResumableSections resumable_sections_;
   int signs_read_ = 0;
 };
 
 // Begins a round in windows if not all ranks meet in it, or did not meet in the one before.
 template <class Awaited>
 [[nodiscard]] Task begin_round(Board& board, Awaited awaited) {
-  RoundBeginning beginning(board, board.round, awaited, !board.round.is_apart());
+  RoundBeginning beginning(board, board.round, awaited, !board.round.is_partial());
   SuspendingWaits waits(board);
   while (!beginning.advance(waits)) co_await waits;
 }

@@ -41,9 +41,10 @@ class BruckInSlots {
 
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
-    return sections_.run([&] { return beginning_.advance(waits); },
-                         [&] { note_readers(board_.sequence, board_.slot_readers, {.distances = true}); },
-                         [&] { return begin(waits); }, [&] { return go_on(waits); }, [&] { take(); });
+    return resumable_sections_.run(
+        [&] { return beginning_.advance(waits); },
+        [&] { note_readers(board_.sequence, board_.slot_readers, {.powers_below = true}); },
+        [&] { return begin(waits); }, [&] { return run_steps(waits); }, [&] { take_result(); });
   }
   [[nodiscard]] static bool has_served() { return true; }
 
@@ -53,43 +54,45 @@ class BruckInSlots {
   bool begin(Waits& waits) {
     if (!waits.touch()) return false;
     if (has_data()) copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_);
-    show(1);
+    announce_blocks(1);
     return true;
   }
   // Appends the blocks of other ranks, step by step.
   template <class Waits>
-  bool go_on(Waits& waits) {
-    for (; missing() > 0; step_sections_ = {}) {
-      if (!step_sections_.run([&] { return append(waits); }, [&] { return waits.touch(); })) return false;
-      show(missing());
+  bool run_steps(Waits& waits) {
+    for (; blocks_to_append() > 0; step_sections_ = {}) {
+      if (!step_sections_.run([&] { return append_blocks(waits); }, [&] { return waits.touch(); }))
+        return false;
+      announce_blocks(blocks_to_append());
     }
     return true;
   }
   template <class Waits>
-  bool append(Waits& waits) {
-    const int source = (board_.rank + have_) % board_.size;
-    const auto has_come = [this](int rank) { return this->has_come(rank); };
+  bool append_blocks(Waits& waits) {
+    const int source = (board_.rank + blocks_in_slot_) % board_.size;
+    const auto has_arrived = [this](int rank) { return this->has_arrived(rank); };
     const auto blocks = [&] {
-      return Reading{&slot(source), Board::InlineSlot::bytes_with(bytes_of(missing()))};
+      return Reading{&slot(source), Board::InlineSlot::bytes_with(bytes_of(blocks_to_append()))};
     };
-    if (!waits.until([&] { return has_come(source); }, has_come)) return false;
+    if (!waits.until([&] { return has_arrived(source); }, has_arrived)) return false;
     if (!waits.fetch(source, blocks)) return false;
     if (has_data())
-      copy_to_shared(slot(board_.rank).data + bytes_of(have_), slot(source).data, bytes_of(missing()));
+      copy_to_shared(slot(board_.rank).data + bytes_of(blocks_in_slot_), slot(source).data,
+                     bytes_of(blocks_to_append()));
     return true;
   }
   // Returns true if the slot of `rank` has the blocks that this step takes from it.
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return slot(rank).steps.load(std::memory_order_acquire) >= number();
   }
   // Announces that this rank's slot has `blocks` more blocks.
-  void show(int blocks) {
-    have_ += blocks;
+  void announce_blocks(int blocks) {
+    blocks_in_slot_ += blocks;
     ++step_;
     slot(board_.rank).steps.store(number(), std::memory_order_release);
     board_.bell().ring();
   }
-  void take() const {
+  void take_result() const {
     if (call_.output.data == nullptr || bytes_ == 0) return;
     const std::byte* all = slot(board_.rank).data;
     const std::size_t to_end = bytes_of(board_.size - board_.rank);
@@ -102,19 +105,21 @@ class BruckInSlots {
   [[nodiscard]] Board::InlineSlot& slot(int rank) const { return board_.inline_slot(sequence_, rank); }
   [[nodiscard]] std::size_t bytes_of(int blocks) const { return static_cast<std::size_t>(blocks) * bytes_; }
   // Returns the number of blocks that this step appends, or 0 if this rank has all.
-  [[nodiscard]] int missing() const { return std::min(have_, board_.size - have_); }
+  [[nodiscard]] int blocks_to_append() const {
+    return std::min(blocks_in_slot_, board_.size - blocks_in_slot_);
+  }
   // Returns the number that announces a step. It grows with each step and each collective.
   [[nodiscard]] std::uint64_t number() const { return sequence_ << 8 | static_cast<std::uint64_t>(step_); }
 
   Board& board_;
-  Sections sections_;
+  ResumableSections resumable_sections_;
   RoundBeginning<ReadersBefore> beginning_;
   const Call& call_;
   const std::uint64_t sequence_;
   const std::size_t bytes_;
-  int have_ = 0;  // number of blocks in this rank's slot
+  int blocks_in_slot_ = 0;  // number of blocks in this rank's slot
   int step_ = 0;
-  Sections step_sections_;
+  ResumableSections step_sections_;
 };
 
 inline constexpr Immediate bruck_in_slots{.most_ranks = Board::most_ranks,

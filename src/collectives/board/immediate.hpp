@@ -19,36 +19,38 @@ namespace offbeat {
 //     static constexpr bool all_meet;                   as in waits.hpp
 //     Form(Board& board, const Call& call);             for collective number board.sequence.present
 //     std::size_t reads(int rank) const;   bytes that this rank reads from the slot of `rank`; 0 for none
-//     void give();                         provides the data that others wait for; writes no other slot
-//     bool has_come(int rank) const;       true if all data that this rank needs from `rank` are there
-//     const void* data(int rank) const;    the data of `rank`
-//     void take(const void* const* data);  takes the data of all ranks, which are in rank order
+//     void put_own_data();                         provides the data that others wait for; writes no other
+//     slot bool has_arrived(int rank) const;       true if all data that this rank needs from `rank` are
+//     there const void* data(int rank) const;    the data of `rank` void take(const void* const* data); takes
+//     the data of all ranks, which are in rank order
 //
 // If ranks do not know each other's lengths, it provides two other functions instead of data() and
 // take(data):
 //
-//     bool take();                         returns false on all ranks, and takes nothing, if some rank has
+//     bool take_result();                         returns false on all ranks, and takes nothing, if some rank
+//     has
 //                                          more than fits
 //     bool is_too_long() const;            true if this rank has more than fits; it then waits for no other
 
-// The data that a form takes, in rank order. A form whose take() has no parameter finds its data itself.
+// The data that a form takes, in rank order. A form whose take_result() has no parameter finds its data
+// itself.
 template <class Form>
-class TakenData {
+class DataOfAllRanks {
  public:
   void add(const Form& form, int rank) {
     if constexpr (!finds_them_itself) data_[static_cast<std::size_t>(rank)] = form.data(rank);
   }
-  [[nodiscard]] bool take(Form& form) const {
+  [[nodiscard]] bool take_result(Form& form) const {
     if constexpr (finds_them_itself) {
-      return form.take();
+      return form.take_result();
     } else {
-      form.take(data_.data());
+      form.take_result(data_.data());
       return true;
     }
   }
 
  private:
-  static constexpr bool finds_them_itself = requires(Form & form) { form.take(); };
+  static constexpr bool finds_them_itself = requires(Form & form) { form.take_result(); };
   std::array<const void*, finds_them_itself ? 0 : std::size_t{Form::most_ranks}> data_;
 };
 
@@ -64,12 +66,12 @@ template <class Form>
 // The steps of this form, written once for both drivers (waits.hpp): each rank looks at the slots of all
 // ranks.
 template <class Form>
-class LookAtAll {
+class WaitForAllSlots {
  public:
   static constexpr bool all_meet = Form::all_meet;
-  using Operands = TakenData<Form>;
+  using Operands = DataOfAllRanks<Form>;
 
-  LookAtAll(Board& board, const Call& call, Operands& operands)
+  WaitForAllSlots(Board& board, const Call& call, Operands& operands)
       : board_(board),
         beginning_(board, board.sequence, AllRanks(board, board.sequence), all_meet),
         form_(board, call),
@@ -77,44 +79,45 @@ class LookAtAll {
 
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
-    return sections_.run([&] { return beginning_.advance(waits); }, [&] { return give(waits); },
-                         [&] { return is_too_long_ || look(waits); },
-                         [&] { return is_too_long_ || take(waits); });
+    return resumable_sections_.run([&] { return beginning_.advance(waits); },
+                                   [&] { return put_own_data(waits); },
+                                   [&] { return is_too_long_ || wait_for_slots(waits); },
+                                   [&] { return is_too_long_ || take_result(waits); });
   }
   [[nodiscard]] bool has_served() const { return has_served_; }
 
  private:
   template <class Waits>
-  bool give(Waits& waits) {
+  bool put_own_data(Waits& waits) {
     if (!waits.touch()) return false;
-    form_.give();
+    form_.put_own_data();
     board_.bell().ring();
     is_too_long_ = is_too_long(form_);
     return true;
   }
   template <class Waits>
-  bool look(Waits& waits) {
-    const auto has_come = [this](int rank) { return form_.has_come(rank); };
+  bool wait_for_slots(Waits& waits) {
+    const auto has_arrived = [this](int rank) { return form_.has_arrived(rank); };
     for (const int ranks = board_.size; next_ < ranks; ++next_) {
       const int rank = next_;
-      if (!waits.until([&] { return has_come(rank); }, has_come)) return false;
+      if (!waits.until([&] { return has_arrived(rank); }, has_arrived)) return false;
       if (!waits.fetch(rank, [&] { return reading_of(rank); })) return false;
       operands_.add(form_, rank);
     }
     return true;
   }
   template <class Waits>
-  bool take(Waits& waits) {
+  bool take_result(Waits& waits) {
     if (!waits.touch()) return false;
-    has_served_ = operands_.take(form_);
+    has_served_ = operands_.take_result(form_);
     return true;
   }
   [[nodiscard]] Reading reading_of(int rank) const {
-    return {&board_.inline_slot(board_.sequence.present, rank), form_.reads(rank)};
+    return {&board_.inline_slot(board_.sequence.present, rank), form_.bytes_to_read(rank)};
   }
 
   Board& board_;
-  Sections sections_;
+  ResumableSections resumable_sections_;
   RoundBeginning<AllRanks> beginning_;
   Form form_;
   Operands& operands_;
@@ -126,8 +129,8 @@ class LookAtAll {
 template <class Form, const Immediate* beyond = nullptr>
 inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
                                      .most_bytes = Form::most_bytes,
-                                     .run = run_spinning<LookAtAll<Form>>,
-                                     .run_in_steps = run_in_steps<LookAtAll<Form>>,
-                                     .beyond = beyond};
+                                     .run = run_spinning<WaitForAllSlots<Form>>,
+                                     .run_in_steps = run_in_steps<WaitForAllSlots<Form>>,
+                                     .for_more_ranks = beyond};
 
 }  // namespace offbeat

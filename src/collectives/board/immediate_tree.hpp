@@ -33,14 +33,13 @@ namespace offbeat {
 //
 //     static constexpr int most_ranks;
 //     static std::size_t most_bytes(int ranks);     upper bound on Call::length
-//     static constexpr bool goes_up, goes_down;     if both: no rank can end before every rank has begun
-//     Form(Board& board, const Call& call);         for collective number board.sequence.present
-//     const RadixTree& tree() const;
-//     bool has_come(int child) const;               true if the data that this child gives are there
-//     void combine(const RadixTree::Group& group);  adds what the children of a group have given
-//     void give();                                  gives this rank's data to the parent
+//     static constexpr bool data_go_up, data_go_down;     if both: no rank can end before every rank has
+//     begun Form(Board& board, const Call& call);         for collective number board.sequence.present const
+//     RadixTree& tree() const; bool has_arrived(int child) const;               true if the data that this
+//     child gives are there void combine(const RadixTree::Group& group);  adds what the children of a group
+//     have given void put_own_data();                                  gives this rank's data to the parent
 //     bool has_parent_data() const;                 true if the parent's data for this rank are there
-//     void take();                                  takes the parent's data
+//     void take_result();                                  takes the parent's data
 //     void pass_down(int level);                    passes data down to the children of a group
 //
 // and, for virtual time, the addresses and the number of bytes that these functions read:
@@ -49,49 +48,51 @@ namespace offbeat {
 //     std::size_t bytes_given(const RadixTree::Group& group, int block) const;
 //                                                   the bytes there, for the child at `block` of its group
 //     const void* parent_line() const;              the line that has_parent_data() reads
-//     const void* parent_slot() const;              the parent's slot, from which take() may read
+//     const void* parent_slot() const;              the parent's slot, from which take_result() may read
 //     std::size_t bytes_in_parent_slot() const;     0: the data are in the line
 
 // The steps of this form, written once for both drivers (waits.hpp).
 template <class Form>
-class UpAndDown {
+class TreePass {
  public:
-  static constexpr bool all_meet = Form::goes_up && Form::goes_down;
+  static constexpr bool all_meet = Form::data_go_up && Form::data_go_down;
   using Operands = NoOperands;
 
-  UpAndDown(Board& board, const Call& call, Operands&)
+  TreePass(Board& board, const Call& call, Operands&)
       : board_(board),
         beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
         form_(board, call),
-        level_(Form::goes_up ? 0 : form_.tree().height()) {}
+        level_(Form::data_go_up ? 0 : form_.tree().height()) {}
 
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
-    const bool gives = Form::goes_up && !form_.tree().is_root();
-    const bool takes = Form::goes_down && !form_.tree().is_root();
-    return sections_.run([&] { return beginning_.advance(waits); },
-                         [&] { note_readers(board_.sequence, board_.slot_readers, readers()); },
-                         [&] { return !Form::goes_up || climb(waits); },
-                         [&] { return !gives || give(waits); },
-                         [&] { return !takes || take_from_parent(waits); },
-                         [&] { return !Form::goes_down || pass_down(waits); });
+    const bool gives = Form::data_go_up && !form_.tree().is_root();
+    const bool takes = Form::data_go_down && !form_.tree().is_root();
+    return resumable_sections_.run([&] { return beginning_.advance(waits); },
+                                   [&] { note_readers(board_.sequence, board_.slot_readers, readers()); },
+                                   [&] { return !Form::data_go_up || combine_upwards(waits); },
+                                   [&] { return !gives || put_own_data(waits); },
+                                   [&] { return !takes || take_from_parent(waits); },
+                                   [&] { return !Form::data_go_down || pass_down(waits); });
   }
   [[nodiscard]] static bool has_served() { return true; }
 
  private:
   [[nodiscard]] Board::Readers readers() const {
-    return {.tree = form_.tree(), .parent = Form::goes_up, .children = Form::goes_down};
+    return {.tree = form_.tree(), .parent = Form::data_go_up, .children = Form::data_go_down};
   }
   template <class Waits>
-  bool climb(Waits& waits) {
-    const auto has_come = [this](int rank) { return form_.has_come(rank); };
+  bool combine_upwards(Waits& waits) {
+    const auto has_arrived = [this](int rank) { return form_.has_arrived(rank); };
     for (; level_ < form_.tree().height(); ++level_, block_ = 0) {
       const RadixTree::Group group = form_.tree().group(level_);
       for (; block_ < group.size(); ++block_) {
-        if (block_ == group.mine()) continue;
+        if (block_ == group.own_block()) continue;
         const int child = group.rank(block_);
-        const auto given = [&] { return Reading{form_.given_by(child), form_.bytes_given(group, block_)}; };
-        if (!waits.until([&] { return has_come(child); }, has_come)) return false;
+        const auto given = [&] {
+          return Reading{form_.slot_of_child(child), form_.bytes_given(group, block_)};
+        };
+        if (!waits.until([&] { return has_arrived(child); }, has_arrived)) return false;
         if (!waits.fetch(child, given)) return false;
       }
       form_.combine(group);
@@ -99,9 +100,9 @@ class UpAndDown {
     return true;
   }
   template <class Waits>
-  bool give(Waits& waits) {
+  bool put_own_data(Waits& waits) {
     if (!waits.touch()) return false;
-    form_.give();
+    form_.put_own_data();
     board_.bell().ring();
     return true;
   }
@@ -114,7 +115,7 @@ class UpAndDown {
     return parent_sections_.run(
         [&] { return waits.until([this] { return form_.has_parent_data(); }, nobody); },
         [&] { return waits.fetch(parent, in_line); }, [&] { return waits.fetch(parent, in_slot); },
-        [&] { form_.take(); });
+        [&] { form_.take_result(); });
   }
   template <class Waits>
   bool pass_down(Waits& waits) {
@@ -128,19 +129,19 @@ class UpAndDown {
   }
 
   Board& board_;
-  Sections sections_;
+  ResumableSections resumable_sections_;
   RoundBeginning<ReadersBefore> beginning_;
   Form form_;
   int level_;  // the next level on the way up; the number of levels left on the way down
   int block_ = 0;
-  Sections parent_sections_;
+  ResumableSections parent_sections_;
 };
 
 template <class Form>
 inline constexpr Immediate immediate_tree{.most_ranks = Form::most_ranks,
                                           .most_bytes = Form::most_bytes,
-                                          .run = run_spinning<UpAndDown<Form>>,
-                                          .run_in_steps = run_in_steps<UpAndDown<Form>>,
+                                          .run = run_spinning<TreePass<Form>>,
+                                          .run_in_steps = run_in_steps<TreePass<Form>>,
                                           .takes_lists = false};
 
 }  // namespace offbeat

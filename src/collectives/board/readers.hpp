@@ -38,13 +38,13 @@ class ReadersBefore {
       : board_(board), number_(number), readers_(all[number.present & 1]) {}
 
   [[nodiscard]] bool is_free() const {
-    return !number_.previous_was_apart() ||
-           visit([this](int rank) { return board_.began_previous(number_, rank); });
+    return !number_.previous_was_partial() ||
+           all_readers_satisfy([this](int rank) { return board_.began_previous_round(number_, rank); });
   }
   // Returns reader number `index`, counted from 0, or -1 if there is none.
   [[nodiscard]] int rank(int index) const {
     int found = -1;
-    const bool is_behind_all = visit([&](int rank) {
+    const bool is_behind_all = all_readers_satisfy([&](int rank) {
       found = rank;
       return index-- > 0;
     });
@@ -54,7 +54,7 @@ class ReadersBefore {
  private:
   // Calls see(rank) for each reader until see() returns false. Returns true if it never did.
   template <class See>
-  bool visit(See&& see) const {
+  bool all_readers_satisfy(See&& see) const {
     if (readers_.number + 2 != number_.present) {
       for (int rank = 0; rank < board_.size; ++rank) {
         if (rank != board_.rank && !see(rank)) return false;
@@ -66,16 +66,16 @@ class ReadersBefore {
     for (int level = 0; readers_.children && level < tree.height(); ++level) {
       const RadixTree::Group group = tree.group(level);
       for (int block = 0; block < group.size(); ++block) {
-        if (block != group.mine() && !see(group.rank(block))) return false;
+        if (block != group.own_block() && !see(group.rank(block))) return false;
       }
     }
-    for (int distance = 1; readers_.distances && distance < board_.size; distance *= 2) {
+    for (int distance = 1; readers_.powers_below && distance < board_.size; distance *= 2) {
       if (!see((board_.rank - distance + board_.size) % board_.size)) return false;
     }
-    for (int distance = 1; readers_.above && board_.rank + distance < board_.size; distance *= 2) {
+    for (int distance = 1; readers_.powers_above && board_.rank + distance < board_.size; distance *= 2) {
       if (!see(board_.rank + distance)) return false;
     }
-    for (const int rank : readers_.few) {
+    for (const int rank : readers_.single_readers) {
       if (rank >= 0 && !see(rank)) return false;
     }
     return true;

@@ -17,7 +17,7 @@ Task Relay::take(std::size_t chunk, int holder) const {
     co_await announce(chunk);
     source = mine;
   }
-  Computation copy = net_.copy(of(output_, chunk), source);
+  Computation copy = net_.copy(chunk_of(output_, chunk), source);
   copy.past_cache = past_cache_;
   co_await copy;
 }

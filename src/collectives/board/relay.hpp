@@ -35,11 +35,11 @@ class Relay {
   [[nodiscard]] const RangeTree& tree() const { return tree_; }
   [[nodiscard]] std::size_t chunks() const { return (output_.count + chunk_ - 1) / chunk_; }
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, std::size_t chunk) const {
+  [[nodiscard]] AnyVector chunk_of(const AnyVector& vector, std::size_t chunk) const {
     return vector.slice(chunk * chunk_, std::min(chunk_, output_.count - chunk * chunk_));
   }
   [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
-    return of(Vector{board_.window(round_, owner), output_.count, output_.width}, chunk);
+    return chunk_of(Vector{board_.window(round_, owner), output_.count, output_.width}, chunk);
   }
 
   // Announces a chunk that is in the root's own window. Only the root calls this.

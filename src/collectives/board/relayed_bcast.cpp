@@ -27,17 +27,17 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
     const Vector output = call.output.slice(first, std::min(window, call.output.count - first));
     const std::size_t bytes = std::clamp(output.bytes() / pieces, BoardShape::smallest_chunk, longest_chunk);
     const Relay relay(net, call.root, output, (bytes + width - 1) / width, past_cache);
-    if (is_root) net.bring({board.window(board.round.present, net.rank), output.count, width}, output);
-    note_readers(board.round, board.window_readers, {.few = relay.tree().children()});
+    if (is_root) net.prefetch({board.window(board.round.present, net.rank), output.count, width}, output);
+    note_readers(board.round, board.window_readers, {.single_readers = relay.tree().children()});
     for (std::size_t chunk = 0; chunk < relay.chunks(); ++chunk) {
       if (is_root) {
-        co_await net.put(relay.chunk_on_board(net.rank, chunk), relay.of(ConstVector(output), chunk));
+        co_await net.put(relay.chunk_on_board(net.rank, chunk), relay.chunk_of(ConstVector(output), chunk));
         co_await relay.announce(chunk);
       } else {
         co_await relay.take(chunk);
       }
     }
-    board.contributed(board.round.present);
+    board.announce_contribution(board.round.present);
   }
 }
 

@@ -24,8 +24,8 @@ inline constexpr int tree_bits = 2;
 template <Collective collective, int bits = tree_bits>
 class TreeForm {
  public:
-  static constexpr bool goes_up = !roles(collective).root_gives;
-  static constexpr bool goes_down = !roles(collective).root_takes;
+  static constexpr bool data_go_up = !roles_of(collective).root_gives;
+  static constexpr bool data_go_down = !roles_of(collective).root_takes;
   static constexpr int most_ranks = Board::most_ranks;
   static std::size_t most_bytes(int ranks) {
     if (!moves_data(collective)) return 0;
@@ -36,13 +36,13 @@ class TreeForm {
       : board_(board),
         call_(call),
         sequence_(board.sequence.present),
-        tree_(board.rank, board.size, facts(collective).has_root ? call.root : 0, bits),
-        bytes_(goes_up ? call.input.bytes() : call.output.bytes()),
-        has_data_(bytes_ > 0 && (goes_up || is_giver() ? call.input.data : call.output.data) != nullptr) {}
+        tree_(board.rank, board.size, facts_of(collective).has_root ? call.root : 0, bits),
+        bytes_(data_go_up ? call.input.bytes() : call.output.bytes()),
+        has_data_(bytes_ > 0 && (data_go_up || is_giver() ? call.input.data : call.output.data) != nullptr) {}
 
   [[nodiscard]] const RadixTree& tree() const { return tree_; }
 
-  [[nodiscard]] bool has_come(int child) const {
+  [[nodiscard]] bool has_arrived(int child) const {
     return slot(child).sequence.load(std::memory_order_acquire) == sequence_;
   }
   void combine(const RadixTree::Group& group) {
@@ -51,25 +51,26 @@ class TreeForm {
       std::array<const void*, 1 << bits> operands;
       for (int block = 0; block < group.size(); ++block) {
         operands[static_cast<std::size_t>(block)] =
-            block == group.mine() ? partial_ : slot(group.rank(block)).data;
+            block == group.own_block() ? partial_result_ : slot(group.rank(block)).data;
       }
-      (*call_.op)(place(), operands.data(), static_cast<std::size_t>(group.size()), call_.input.count);
-      partial_ = place();
+      (*call_.op)(place_of_children(), operands.data(), static_cast<std::size_t>(group.size()),
+                  call_.input.count);
+      partial_result_ = place_of_children();
     }
     if constexpr (has_blocks) {
       put_own_block();
       for (int block = 0; block < group.size(); ++block) {
-        if (block == group.mine()) continue;
+        if (block == group.own_block()) continue;
         offbeat::copy(place_of(group.begin(block)), slot(group.rank(block)).data,
                       bytes_of(group.size(block)));
       }
     }
   }
-  void give() {
+  void put_own_data() {
     Board::InlineSlot& mine = slot(board_.rank);
     if (has_data_) {
       if constexpr (combines) {
-        if (partial_ != mine.data) copy_to_shared(mine.data, partial_, bytes_);
+        if (partial_result_ != mine.data) copy_to_shared(mine.data, partial_result_, bytes_);
       }
       if constexpr (has_blocks) put_own_block();
     }
@@ -79,7 +80,7 @@ class TreeForm {
   [[nodiscard]] bool has_parent_data() const {
     return line_above().sequence.load(std::memory_order_acquire) == sequence_;
   }
-  void take() {
+  void take_result() {
     if (!has_data_) return;
     const std::byte* source = fits_line() ? line_above().data : slot(tree_.parent()).data;
     if constexpr (is_scatter) {
@@ -96,7 +97,7 @@ class TreeForm {
     Board::TreeLine& line = board_.tree_line(sequence_, board_.rank, level);
     if (has_data_) {
       if constexpr (is_scatter) {
-        if (tree_.is_root() && !std::exchange(is_in_slot_, true)) {
+        if (tree_.is_root() && !std::exchange(result_is_in_slot_, true)) {
           copy_to_shared(slot(board_.rank).data, call_.input.data, bytes_down());
           // In place, the root's own part is already there. If the output has no memory, the root does not
           // want its part (Call).
@@ -106,7 +107,7 @@ class TreeForm {
         }
       } else if (fits_line()) {
         offbeat::copy(line.data, call_.output.data, bytes_down());
-      } else if (!std::exchange(is_in_slot_, true)) {
+      } else if (!std::exchange(result_is_in_slot_, true)) {
         copy_to_shared(slot(board_.rank).data, call_.output.data, bytes_down());
       }
     }
@@ -114,7 +115,7 @@ class TreeForm {
   }
 
   // The following functions are for virtual time.
-  [[nodiscard]] const void* given_by(int child) const { return &slot(child); }
+  [[nodiscard]] const void* slot_of_child(int child) const { return &slot(child); }
   [[nodiscard]] std::size_t bytes_given(const RadixTree::Group& group, int block) const {
     return Board::InlineSlot::bytes_with(has_blocks ? bytes_of(group.size(block)) : bytes_);
   }
@@ -126,7 +127,7 @@ class TreeForm {
   }
 
  private:
-  static constexpr bool combines = facts(collective).has_operation;
+  static constexpr bool combines = facts_of(collective).has_operation;
   static constexpr bool is_scatter = collective == Collective::scatter;
   static constexpr bool has_blocks = is_scatter || collective == Collective::gather;
 
@@ -145,10 +146,12 @@ class TreeForm {
 
   // Returns where this rank puts the data of the ranks below it: the root into its output, any other rank
   // into its slot.
-  [[nodiscard]] std::byte* place() const {
+  [[nodiscard]] std::byte* place_of_children() const {
     return tree_.is_root() ? call_.output.data : slot(board_.rank).data;
   }
-  [[nodiscard]] std::byte* place_of(int rank) const { return place() + bytes_of(rank - tree_.begin()); }
+  [[nodiscard]] std::byte* place_of(int rank) const {
+    return place_of_children() + bytes_of(rank - tree_.begin());
+  }
   void put_own_block() {
     std::byte* own = place_of(board_.rank);
     if (own != call_.input.data) offbeat::copy(own, call_.input.data, bytes_);
@@ -160,12 +163,12 @@ class TreeForm {
   const RadixTree tree_;
   const std::size_t bytes_;  // the length of the vector, or of one rank's block
   const bool has_data_;
-  const void* partial_ = call_.input.data;
-  bool is_in_slot_ = false;  // true if the data that go down are in this rank's slot
+  const void* partial_result_ = call_.input.data;
+  bool result_is_in_slot_ = false;  // true if the data that go down are in this rank's slot
 };
 
 // The immediate form for more ranks than InSlots serves.
 template <Collective collective>
-inline constexpr const Immediate* for_many_ranks = &immediate_tree<TreeForm<collective>>;
+inline constexpr const Immediate* form_for_many_ranks = &immediate_tree<TreeForm<collective>>;
 
 }  // namespace offbeat

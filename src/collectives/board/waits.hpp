@@ -58,12 +58,12 @@ class SpinningWaits {
     }
     return true;
   }
-  // Waits until condition() holds. A rank for which has_come(rank) is false may need this core meanwhile.
+  // Waits until condition() holds. A rank for which has_arrived(rank) is false may need this core meanwhile.
   template <class Condition, class HasCome>
-  [[nodiscard]] bool until(Condition&& condition, HasCome&& has_come) const {
+  [[nodiscard]] bool until(Condition&& condition, HasCome&& has_arrived) const {
     if (!condition()) [[unlikely]] {
       Patience::Wait wait(board_.patience);
-      while (!condition()) wait.pause(board_.patience.shares_cores && board_.core_is_wanted(has_come));
+      while (!condition()) wait.pause(board_.patience.shares_cores && board_.core_is_wanted(has_arrived));
     }
     return true;
   }
@@ -92,7 +92,7 @@ class SuspendingWaits {
       return true;
     }
     if (!wait_) wait_.emplace(board_.patience);
-    due_ = Due::pause;
+    pending_wait_ = PendingWait::pause;
     return false;
   }
   template <class Condition, class HasCome>
@@ -100,49 +100,51 @@ class SuspendingWaits {
     return until(std::forward<Condition>(condition));
   }
   [[nodiscard]] bool touch() {
-    if (!is_virtual_time() || std::exchange(is_paid_, false)) return true;
-    due_ = Due::touch;
+    if (!is_virtual_time() || std::exchange(is_wait_over_, false)) return true;
+    pending_wait_ = PendingWait::touch;
     return false;
   }
   template <class MakeReading>
   [[nodiscard]] bool fetch(int owner, MakeReading&& reading) {
-    if (!is_virtual_time() || std::exchange(is_paid_, false)) return true;
-    due_ = Due::fetch;
+    if (!is_virtual_time() || std::exchange(is_wait_over_, false)) return true;
+    pending_wait_ = PendingWait::fetch;
     owner_ = owner;
     reading_ = reading();
     return false;
   }
   [[nodiscard]] bool is_virtual_time() const { return board_.simulation != nullptr; }
 
-  [[nodiscard]] bool await_ready() { return due_ == Due::pause && board_.pause(*wait_).await_ready(); }
+  [[nodiscard]] bool await_ready() {
+    return pending_wait_ == PendingWait::pause && board_.pause(*wait_).await_ready();
+  }
   [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) {
-    switch (due_) {
-      case Due::pause:
+    switch (pending_wait_) {
+      case PendingWait::pause:
         board_.pause(*wait_).await_suspend(waiter);
         return true;
-      case Due::touch:
+      case PendingWait::touch:
         board_.touch().await_suspend(waiter);
         return true;
       default:
         return board_.fetch(owner_, reading_.data, reading_.bytes).await_suspend(waiter);
     }
   }
-  void await_resume() { is_paid_ = due_ != Due::pause; }
+  void await_resume() { is_wait_over_ = pending_wait_ != PendingWait::pause; }
 
  private:
-  enum class Due : std::uint8_t { pause, touch, fetch };
+  enum class PendingWait : std::uint8_t { pause, touch, fetch };
 
   Board& board_;
   std::optional<Patience::Wait> wait_;
-  Due due_ = Due::pause;
-  bool is_paid_ = false;  // true if the touch or fetch is over for which the text has waited
+  PendingWait pending_wait_ = PendingWait::pause;
+  bool is_wait_over_ = false;  // true if the touch or fetch is over for which the text has waited
   int owner_ = 0;
   Reading reading_{};
 };
 
 // Runs the parts of a text, one after the other. Each part is a function. It returns true if it has ended, or
 // nothing if it never waits. A part that has ended is not called again.
-class Sections {
+class ResumableSections {
  public:
   template <class... Section>
   [[nodiscard]] bool run(Section&&... section) {
@@ -166,7 +168,7 @@ class Sections {
 // The operands of a text whose driver keeps nothing for it.
 struct NoOperands {};
 
-// The drivers, for the members of Immediate.
+// The two drivers: `Immediate::run` is run_spinning(), and `Immediate::run_in_steps` is run_in_steps().
 
 // `flatten`, because the text stays in registers only if it is inlined early.
 template <class Text>

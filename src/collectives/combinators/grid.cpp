@@ -46,9 +46,9 @@ Task run(Endpoint net, Call call, const Expression& self) {
   return core == net.size ? run_on_grid(net, call, self) : run_folded(net, call, self, core, run_on_grid);
 }
 
-std::string unsuitable(const Expression& self, const Placement&) {
+std::string why_unsuitable(const Expression& self, const Placement&) {
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
-    if (std::string reason = part_of(self, k).unsuitable({self.dimensions[k]}); !reason.empty())
+    if (std::string reason = part_of(self, k).why_unsuitable({self.dimensions[k]}); !reason.empty())
       return reason;
   }
   return {};
@@ -65,7 +65,7 @@ const Algorithm grid{
     .source = "Nuriyev et al. 2024 (SUARA)",
     .parameters = parameters,
     .run = run,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::combinators

@@ -31,23 +31,23 @@ struct Segment {
 };
 
 // Shares says how the chunks of a round are divided among the first members of each node.
-struct Shares {
+struct CarrierShares {
   // Shorter segments gain less by overlap than their messages cost (benchmarks/README.md, hosts of two
   // ranks).
   static constexpr std::size_t shortest_segment = std::size_t{32} << 10;
 
-  Shares(const BoardRound& round, int carriers)
+  CarrierShares(const BoardRound& round, int carriers)
       : chunks(round.chunks),
         carriers(carriers),
         segments(static_cast<int>(std::clamp<std::size_t>(
             round.call.input.bytes() / (static_cast<std::size_t>(carriers) * shortest_segment), 1,
-            in_flight))) {}
+            hierarchies::segments_in_flight))) {}
 
   const std::size_t chunks;
   const int carriers;
   const int segments;  // how many each carrier has
 
-  [[nodiscard]] bool carries(int member) const { return member < carriers; }
+  [[nodiscard]] bool is_carrier(int member) const { return member < carriers; }
   // Returns a segment of a carrier: 0 <= number < segments.
   [[nodiscard]] Segment segment(int carrier, int number) const {
     const auto all = static_cast<std::size_t>(carriers * segments);
@@ -64,39 +64,40 @@ struct Phases {
 // Waits for the node's result of a segment, combines it with those of the other nodes, and announces the
 // result on the board. Only carriers call this.
 Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Segment segment) {
-  const Vector output = round.of(round.call.output, segment.first, segment.last);
+  const Vector output = round.chunk_of(round.call.output, segment.first, segment.last);
   if (round.net.size == 1) {
-    co_await lane.copy(output, round.of(round.call.input, segment.first, segment.last));
+    co_await lane.copy(output, round.chunk_of(round.call.input, segment.first, segment.last));
   } else {
     for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
       Patience::Wait wait(round.board.patience);
       const Board::Word& result = round.result_of(chunk);
       const auto is_there = [&] { return round.is_marked(result); };
       while (!is_there()) co_await round.board.pause(wait, is_there);
-      co_await round.collect(chunk);
+      co_await round.collect_chunk(chunk);
     }
   }
-  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with(output, output), phases.lane);
+  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with_vectors(output, output),
+                     phases.lane);
   if (round.net.size == 1) co_return;
   for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
-    co_await lane.put(round.chunk_on_board(round.net.rank, chunk), round.of(round.call.output, chunk));
-    co_await round.board.announce(BoardRound::global_result(round.step(chunk)), round.mark());
+    co_await lane.put(round.chunk_on_board(round.net.rank, chunk), round.chunk_of(round.call.output, chunk));
+    co_await round.board.announce(BoardRound::global_result_word(round.step(chunk)), round.mark());
   }
 }
 
 // Takes the segments of the other carriers of this node. Each rank begins with a different carrier.
-Task take_from_others(const BoardRound& round, Shares shares) {
+Task take_from_others(const BoardRound& round, CarrierShares shares) {
   for (int number = 0; number < shares.segments; ++number) {
     for (int k = 0; k < shares.carriers; ++k) {
       const int carrier = (round.net.rank + k) % shares.carriers;
       if (carrier == round.net.rank) continue;
       const Segment segment = shares.segment(carrier, number);
       for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {
-        const Board::Word& everywhere = BoardRound::global_result(round.step(chunk));
+        const Board::Word& everywhere = BoardRound::global_result_word(round.step(chunk));
         Patience::Wait wait(round.board.patience);
         const auto is_there = [&] { return round.is_marked(everywhere); };
         while (!is_there()) co_await round.board.pause(wait, is_there);
-        co_await round.net.copy(round.of(round.call.output, chunk),
+        co_await round.net.copy(round.chunk_of(round.call.output, chunk),
                                 round.chunk_on_board(round.holder(everywhere), chunk));
       }
     }
@@ -105,16 +106,16 @@ Task take_from_others(const BoardRound& round, Shares shares) {
 
 // Does the rank's work on its own node. A node of one rank has nothing to combine and no other rank to take
 // from.
-Task run_node_phase(const BoardRound& round, NodePhase node, Shares shares) {
+Task run_node_phase(const BoardRound& round, NodePhase node, CarrierShares shares) {
   if (round.net.size == 1) co_return;
   co_await node(round, nullptr);
-  if (!shares.carries(round.net.rank)) round.board.contributed(round.number);
+  if (!shares.is_carrier(round.net.rank)) round.board.announce_contribution(round.number);
   co_await take_from_others(round, shares);
 }
 
-Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shares) {
+Task run_round(Endpoint net, const BoardRound& round, Phases phases, CarrierShares shares) {
   const int member = round.net.rank;
-  if (!shares.carries(member)) {
+  if (!shares.is_carrier(member)) {
     co_await run_node_phase(round, phases.node, shares);
     co_return;
   }
@@ -122,7 +123,7 @@ Task one_round(Endpoint net, const BoardRound& round, Phases phases, Shares shar
     if (k == 0) return run_node_phase(round, phases.node, shares);
     return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
   });
-  round.board.contributed(round.number);
+  round.board.announce_contribution(round.number);
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ Task run_in_lanes(Endpoint net, Call call, const Expression& self, int carriers)
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   co_await run_in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
-    return one_round(net, round, phases, Shares(round, carriers));
+    return run_round(net, round, phases, CarrierShares(round, carriers));
   });
 }
 
@@ -144,7 +145,7 @@ namespace offbeat::lanes {
 namespace {
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
-  return hierarchies::run_in_lanes(net, call, self, net.locality()->membership.smallest());
+  return hierarchies::run_in_lanes(net, call, self, net.locality()->membership.smallest_node_size());
 }
 
 }  // namespace
@@ -160,7 +161,7 @@ const Algorithm allreduce{
     .parameters = hierarchies::parameters,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .lanes = hierarchies::lanes_in_segments,
-    .unsuitable = hierarchies::unsuitable,
+    .why_unsuitable = hierarchies::why_unsuitable,
 };
 
 }  // namespace offbeat::lanes

@@ -19,7 +19,7 @@
 namespace offbeat::lanes {
 namespace {
 
-using hierarchies::First;
+using hierarchies::FirstPhase;
 
 // Returns the share of the rank with this member number.
 Vector share_of(const Vector& segment, int lanes, int member) {
@@ -30,16 +30,16 @@ Vector share_of(const Vector& segment, int lanes, int member) {
 Task collect(Endpoint node, Vector segment, int lanes) {
   const hierarchies::ListedBlocks shares(node.size,
                                          [&](int member) { return share_of(segment, lanes, member).count; });
-  Call call{Collective::allgatherv, shares.of(segment, node.rank), segment};
-  call.output_blocks = shares.list();
+  Call call{Collective::allgatherv, shares.block_of(segment, node.rank), segment};
+  call.output_blocks = shares.block_list();
   co_await hierarchies::within_node(node, call);
 }
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const hierarchies::Nodes nodes(net, call.root, hierarchies::Carriers::all);
   const Endpoint node = on_node(net);
-  const int lanes = nodes.all.smallest();
-  const bool has_root = nodes.mine == nodes.of_root;
+  const int lanes = nodes.all.smallest_node_size();
+  const bool has_root = nodes.own_node == nodes.root_node;
   const hierarchies::PhaseSegments segments(call.output.count, call.output.width, lanes);
   // Makes the call for a part of the vector. `root` is the giver's number among the ranks that take part.
   const auto part = [&](Vector vector, bool gives, int root) {
@@ -50,16 +50,16 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     return of_vector;
   };
   const auto in_lane = [&](const Endpoint& lane, std::size_t k) {
-    const Vector share = share_of(segments[k].of(call.output), lanes, node.rank);
-    return carry_out(lane, part(share, has_root, nodes.of_root), self.parts[1]);
+    const Vector share = share_of(segments[k].part_of(call.output), lanes, node.rank);
+    return carry_out(lane, part(share, has_root, nodes.root_node), self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
-    const Vector segment = segments[k].of(call.output);
+    const Vector segment = segments[k].part_of(call.output);
     if (!has_root) return collect(node, segment, lanes);
-    return carry_out(node, part(segment, nodes.leads, nodes.leader), self.parts[0]);
+    return carry_out(node, part(segment, nodes.is_leader, nodes.leader), self.parts[0]);
   };
-  co_await run_in_segments(net, nodes, segments.number, has_root ? First::node : First::between, in_lane,
-                           within_node);
+  co_await run_in_segments(net, nodes, segments.number, has_root ? FirstPhase::node : FirstPhase::between,
+                           in_lane, within_node);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ const Algorithm bcast{
     .parameters = hierarchies::parameters,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .lanes = hierarchies::lanes_in_segments,
-    .unsuitable = hierarchies::unsuitable,
+    .why_unsuitable = hierarchies::why_unsuitable,
 };
 
 }  // namespace offbeat::lanes

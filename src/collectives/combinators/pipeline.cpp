@@ -22,7 +22,7 @@ constexpr Parameter parameters[] = {Parameter::segments_or_bytes, Parameter::alg
 
 std::size_t longest(const BlockList& blocks, const ConstVector& all, int ranks) {
   std::size_t found = 0;
-  for (int rank = 0; rank < ranks; ++rank) found = std::max(found, blocks.of(all, rank, ranks).count);
+  for (int rank = 0; rank < ranks; ++rank) found = std::max(found, blocks.block_of(all, rank, ranks).count);
   return found;
 }
 
@@ -41,30 +41,30 @@ std::size_t length_to_cut(const Call& call, int ranks) {
 }
 
 // Returns the call for a part of the message.
-Call of(const Call& call, const Stripe& stripe) {
+Call call_of_stripe(const Call& call, const Stripe& stripe) {
   Call part = call;
   switch (call.collective) {
     case Collective::allgather:
     case Collective::allgatherv:
-      part.input = stripe.of(call.input);
-      part.output_blocks.stripe = call.output_blocks.stripe.of(stripe);
+      part.input = stripe.part_of(call.input);
+      part.output_blocks.stripe = call.output_blocks.stripe.part_of(stripe);
       return part;
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
-      part.input_blocks.stripe = call.input_blocks.stripe.of(stripe);
-      part.output = stripe.of(call.output);
+      part.input_blocks.stripe = call.input_blocks.stripe.part_of(stripe);
+      part.output = stripe.part_of(call.output);
       return part;
     default:
-      return call.with(stripe.of(call.input), stripe.of(call.output));
+      return call.with_vectors(stripe.part_of(call.input), stripe.part_of(call.output));
   }
 }
 
 // Runs the segments `first`, `first` + stride and so on, one after the other. This is one of the streams in
 // flight.
-Task stream(Endpoint net, Call call, const Expression& part, Segments segments, std::size_t first,
-            std::size_t stride) {
+Task run_stream(Endpoint net, Call call, const Expression& part, Segments segments, std::size_t first,
+                std::size_t stride) {
   for (std::size_t k = first; k < segments.count(); k += stride) {
-    co_await carry_out(net, of(call, segments[k]), part);
+    co_await carry_out(net, call_of_stripe(call, segments[k]), part);
   }
 }
 
@@ -72,21 +72,21 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const Segments segments(length_to_cut(call, net.size), call.output.width, self);
   const int streams = in_flight(self);
   co_await net.concurrently(streams, [&](const Endpoint& lane, int k) {
-    return stream(lane, call, self.parts[0], segments, static_cast<std::size_t>(k),
-                  static_cast<std::size_t>(streams));
+    return run_stream(lane, call, self.parts[0], segments, static_cast<std::size_t>(k),
+                      static_cast<std::size_t>(streams));
   });
 }
 
-constexpr Collective of_blocks[] = {Collective::allgather, Collective::reduce_scatter,
-                                    Collective::reduce_scatter_block};
+constexpr Collective collectives_with_blocks[] = {Collective::allgather, Collective::reduce_scatter,
+                                                  Collective::reduce_scatter_block};
 
-std::string unsuitable(const Expression& self, const Placement& placement) {
+std::string why_unsuitable(const Expression& self, const Placement& placement) {
   const Expression& part = self.parts[0];
   if (part.is_native()) return {};
   const auto serves = [&](Collective collective) { return part.algorithm->serves.contain(collective); };
-  if (!part.algorithm->takes_stripes && std::ranges::any_of(of_blocks, serves))
+  if (!part.algorithm->takes_stripes && std::ranges::any_of(collectives_with_blocks, serves))
     return "cannot cut blocks for " + std::string(part.algorithm->name);
-  return part.unsuitable(placement);
+  return part.why_unsuitable(placement);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ const Algorithm pipeline{
     .takes_stripes = true,
     .run = run,
     .lanes = [](const Expression& self) { return lanes_product(in_flight(self), self.parts[0].lanes()); },
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::combinators

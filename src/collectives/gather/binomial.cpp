@@ -10,7 +10,7 @@
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/gather/gather.hpp"
 #include "collectives/phases/from_root.hpp"
-#include "collectives/phases/turned_blocks.hpp"
+#include "collectives/phases/rotated_blocks.hpp"
 #include "patterns/binomial_tree.hpp"
 
 namespace offbeat::gather_algorithms {
@@ -18,20 +18,20 @@ namespace {
 
 // Collects the blocks of this rank's subtree in `held`. They follow one another, and this rank's own block is
 // the first.
-Task collect(Endpoint net, ConstVector mine, Vector held, TurnedBlocks blocks) {
+Task collect(Endpoint net, ConstVector mine, Vector held, RotatedBlocks blocks) {
   const BinomialTree tree{net.size};
   co_await net.copy(held.slice(0, mine.count), mine);
   for (int distance = 1; distance < tree.reach(net.rank); distance *= 2) {
     const int child = net.rank + distance;
     if (child >= net.size) break;
-    co_await net.receive(child, blocks.of(held, distance, tree.size(child)));
+    co_await net.receive(child, blocks.blocks_from(held, distance, tree.size(child)));
   }
 }
 
 Task run_to_rank_0(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   const int p = net.size;
-  const TurnedBlocks blocks(call.output_blocks, call.input.count, (net.rank + call.root) % p, p);
+  const RotatedBlocks blocks(call.output_blocks, call.input.count, (net.rank + call.root) % p, p);
   if (net.rank == 0 && call.root == 0) {
     co_await collect(net, call.input, call.output, blocks);
     co_return;

@@ -14,7 +14,7 @@ Task run(Endpoint net, Call call, const Expression&) {
     co_return;
   }
   for (int rank = 0; rank < net.size; ++rank) {
-    const Vector block = call.output_blocks.of(call.output, rank, net.size);
+    const Vector block = call.output_blocks.block_of(call.output, rank, net.size);
     if (rank == net.rank) {
       co_await net.copy(block, call.input);
     } else {

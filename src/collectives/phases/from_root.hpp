@@ -8,7 +8,7 @@ namespace offbeat {
 
 // Returns all ranks in the order root, root + 1 and so on around, numbered from 0.
 [[nodiscard]] inline Endpoint numbered_from_root(const Endpoint& net, int root) {
-  return net.part({.first = root, .ring = net.size}, (net.rank - root + net.size) % net.size, net.size);
+  return net.part({.first = root, .wraps_at = net.size}, (net.rank - root + net.size) % net.size, net.size);
 }
 
 // Runs `run`, which is written for root 0, with any root; this is an Algorithm::run. The call is not changed.

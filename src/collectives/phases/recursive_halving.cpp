@@ -14,7 +14,7 @@ Task reduce_scatter(Endpoint net, Call call, const Butterfly& butterfly) {
   for (int step = 0; step < Butterfly::steps(p); ++step) {
     const int peer = butterfly.peer(net.rank, step, p);
     number /= 2;
-    const bool upper = butterfly.keeps_upper(net.rank, step, p);
+    const bool upper = butterfly.keeps_upper_half(net.rank, step, p);
     const int given = upper ? first : first + number;
     first = upper ? first + number : first;
     const ConstVector kept = mine.blocks(p, first, number);
@@ -27,10 +27,10 @@ Task reduce_scatter(Endpoint net, Call call, const Butterfly& butterfly) {
 
 Task allgather(Endpoint net, Vector all, const Butterfly& butterfly) {
   const int p = net.size;
-  int first = butterfly.block_of(net.rank, p);
+  int first = butterfly.final_block_of(net.rank, p);
   int number = 1;
   for (int step = Butterfly::steps(p) - 1; step >= 0; --step) {
-    const int sibling = butterfly.keeps_upper(net.rank, step, p) ? first - number : first + number;
+    const int sibling = butterfly.keeps_upper_half(net.rank, step, p) ? first - number : first + number;
     co_await net.exchange(butterfly.peer(net.rank, step, p), all.blocks(p, first, number),
                           all.blocks(p, sibling, number));
     first = std::min(first, sibling);

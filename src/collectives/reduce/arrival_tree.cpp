@@ -14,14 +14,14 @@
 namespace offbeat::reduce_algorithms {
 namespace {
 
-Task one_round(const BoardRound& round) {
+Task run_round(const BoardRound& round) {
   const NodePhase contribute = allreduce_algorithms::arrival_tree.node_phase;
   if (round.net.rank == round.call.root) return contribute_and_collect(round, contribute);
   return contribute_only(round, contribute);
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  return run_in_rounds(net, call, net.board()->at_once, one_round);
+  return run_in_rounds(net, call, net.board()->concurrent_ranks, run_round);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ const Algorithm arrival_tree{
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
-    .immediate = &immediate<direct::InSlots<Collective::reduce>, for_many_ranks<Collective::reduce>>,
+    .immediate = &immediate<direct::InSlots<Collective::reduce>, form_for_many_ranks<Collective::reduce>>,
     .run = run,
 };
 

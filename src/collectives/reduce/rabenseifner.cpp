@@ -21,7 +21,7 @@ namespace {
 Task power_of_two(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   co_await recursive_halving::reduce_scatter(net, call, hypercube);
-  const int first = hypercube.block_of(net.rank, p);
+  const int first = hypercube.final_block_of(net.rank, p);
   for (int number = 1; number < p; number *= 2) {
     const int distance = p / 2 / number;
     if ((net.rank & distance) != 0) {

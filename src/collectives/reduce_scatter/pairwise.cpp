@@ -13,11 +13,11 @@ namespace {
 Task run(Endpoint net, Call call, const Expression&) {
   const int p = net.size;
   const Scratch theirs = net.scratch(call.output.count, call.output.width);
-  ConstVector mine = call.input_blocks.of(call.input, net.rank, p);
+  ConstVector mine = call.input_blocks.block_of(call.input, net.rank, p);
   for (int step = 1; step < p; ++step) {
     const int to = (net.rank + step) % p;
     const int from = (net.rank + p - step) % p;
-    co_await net.exchange(to, call.input_blocks.of(call.input, to, p), from, theirs.vector());
+    co_await net.exchange(to, call.input_blocks.block_of(call.input, to, p), from, theirs.vector());
     co_await net.reduce(*call.op, call.output, mine, theirs.vector());
     mine = call.output;
   }

@@ -25,7 +25,7 @@ Task halving(Endpoint leaders, Call call, Groups groups) {
   const auto elements = [&](int first, int number) {
     std::size_t count = 0;
     for (int rank = groups.leader(first); rank < groups.leader(first + number); ++rank)
-      count += call.input_blocks.of(call.input, rank, groups.size).count;
+      count += call.input_blocks.block_of(call.input, rank, groups.size).count;
     return count;
   };
   const int half = groups.groups / 2;
@@ -68,11 +68,11 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector& both = scratch.vector();
   co_await net.receive(second, both);
   co_await net.reduce(*call.op, both, call.input, both);
-  const Vector own = call.input_blocks.of(both, leader, net.size);
-  const Vector other = call.input_blocks.of(both, second, net.size);
+  const Vector own = call.input_blocks.block_of(both, leader, net.size);
+  const Vector other = call.input_blocks.block_of(both, second, net.size);
   Vector ours = own;
   ours.count += other.count;
-  co_await halving(leaders, call.with(both, ours), groups);
+  co_await halving(leaders, call.with_vectors(both, ours), groups);
   co_await net.send(second, other);
   co_await net.copy(call.output, own);
 }

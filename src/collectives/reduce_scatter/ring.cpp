@@ -20,7 +20,9 @@ Task striped_reduce_scatter::ring(Endpoint net, Call call, Stripe stripe) {
   const int p = net.size;
   const int right = (net.rank + 1) % p;
   const int left = (net.rank + p - 1) % p;
-  const auto piece = [&](int rank) { return stripe.of(call.input_blocks.of(call.input, rank, p)); };
+  const auto piece = [&](int rank) {
+    return stripe.part_of(call.input_blocks.block_of(call.input, rank, p));
+  };
   std::size_t longest = 0;
   for (int rank = 0; rank < p; ++rank) longest = std::max(longest, piece(rank).count);
   const Scratch scratch = net.scratch(2 * longest, call.input.width);  // what leaves, and what comes
@@ -30,7 +32,7 @@ Task striped_reduce_scatter::ring(Endpoint net, Call call, Stripe stripe) {
     const ConstVector mine = piece(block);
     const Vector theirs = scratch.vector().slice(step % 2 == 0 ? 0 : longest, mine.count);
     co_await net.exchange(right, outgoing, left, theirs);
-    co_await net.reduce(*call.op, block == net.rank ? stripe.of(call.output) : theirs, theirs, mine);
+    co_await net.reduce(*call.op, block == net.rank ? stripe.part_of(call.output) : theirs, theirs, mine);
     outgoing = theirs;
   }
 }

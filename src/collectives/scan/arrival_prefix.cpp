@@ -36,9 +36,9 @@ namespace {
 
 // -- slots
 
-class Small {
+class ShortScan {
  public:
-  static constexpr int most_ranks = few_ranks;
+  static constexpr int most_ranks = most_ranks_without_tree;
   static constexpr bool all_meet = false;
   // The last rank reads p - 1 vectors. Beyond a few lines of each, doubling is faster in the simulator.
   static std::size_t most_bytes(int ranks) {
@@ -46,30 +46,30 @@ class Small {
     return 4 * BoardShape::inline_bytes / (p * p);
   }
 
-  Small(Board& board, const Call& call)
+  ShortScan(Board& board, const Call& call)
       : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
 
   // The last rank puts nothing, because no rank is above it. On a board of two ranks, the other one may
   // already use this slot for the next call.
-  void give() {
+  void put_own_data() {
     if (rank_ + 1 == board_.size) return;
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
     if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t reads(int rank) const {
+  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
     return rank < rank_ ? Board::InlineSlot::bytes_with(call_.input.bytes()) : 0;
   }
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return rank >= rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  // Returns the data of `rank`. take() never reads those of the ranks above.
+  // Returns the data of `rank`. take_result() never reads those of the ranks above.
   [[nodiscard]] const void* data(int rank) const {
     return rank == rank_ ? static_cast<const void*>(call_.input.data)
                          : board_.inline_slot(sequence_, rank).data;
   }
-  void take(const void* const* data) {
+  void take_result(const void* const* data) {
     const int operands = rank_ + (is_exclusive(call_) ? 0 : 1);
     if (call_.output.data == nullptr || operands == 0) return;
     if (operands > 1) {
@@ -103,7 +103,7 @@ struct Doubling {
     return std::min<int>(step, std::bit_width(static_cast<unsigned>(source(step))));
   }
   // Returns true if a rank above takes this sum.
-  [[nodiscard]] bool is_taken(int sum) const { return rank + (1 << sum) < ranks; }
+  [[nodiscard]] bool is_needed_above(int sum) const { return rank + (1 << sum) < ranks; }
 };
 
 // The steps of doubling through slots, written once for both drivers (waits.hpp). Sum k of a rank is at
@@ -127,9 +127,10 @@ class DoublingInSlots {
 
   template <class Waits>
   [[nodiscard]] bool advance(Waits& waits) {
-    return sections_.run([&] { return beginning_.advance(waits); },
-                         [&] { note_readers(board_.sequence, board_.slot_readers, {.above = true}); },
-                         [&] { return begin(waits); }, [&] { return go_on(waits); });
+    return resumable_sections_.run(
+        [&] { return beginning_.advance(waits); },
+        [&] { note_readers(board_.sequence, board_.slot_readers, {.powers_above = true}); },
+        [&] { return begin(waits); }, [&] { return run_steps(waits); });
   }
   [[nodiscard]] static bool has_served() { return true; }
 
@@ -138,7 +139,7 @@ class DoublingInSlots {
   template <class Waits>
   bool begin(Waits& waits) {
     if (!waits.touch()) return false;
-    if (has_data_ && steps_.is_taken(0))
+    if (has_data_ && steps_.is_needed_above(0))
       copy_to_shared(place(board_.rank, 0), call_.input.data, call_.input.bytes());
     show();
     const bool is_complete = board_.rank == 0 && !is_exclusive(call_);
@@ -148,57 +149,58 @@ class DoublingInSlots {
   }
   // Makes the next sums, step by step.
   template <class Waits>
-  bool go_on(Waits& waits) {
-    for (; steps_.has_source(sums_ - 1); step_sections_ = {}) {
-      if (!step_sections_.run([&] { return take(waits); }, [&] { return waits.touch(); })) return false;
+  bool run_steps(Waits& waits) {
+    for (; steps_.has_source(sum_count_ - 1); step_sections_ = {}) {
+      if (!step_sections_.run([&] { return take_result(waits); }, [&] { return waits.touch(); }))
+        return false;
       show();
     }
     return true;
   }
   template <class Waits>
-  bool take(Waits& waits) {
-    const int source = steps_.source(sums_ - 1);
-    const auto has_come = [this](int rank) { return this->has_come(rank); };
+  bool take_result(Waits& waits) {
+    const int source = steps_.source(sum_count_ - 1);
+    const auto has_arrived = [this](int rank) { return this->has_arrived(rank); };
     const auto sum = [&] {
       return Reading{&slot(source), Board::InlineSlot::bytes_with(call_.input.bytes())};
     };
-    if (!waits.until([&] { return has_come(source); }, has_come)) return false;
+    if (!waits.until([&] { return has_arrived(source); }, has_arrived)) return false;
     if (!waits.fetch(source, sum)) return false;
     if (has_data_) combine(place(source, sum_of_source()));
     return true;
   }
   // Returns true if `rank` has put the sum that this step would take from it.
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return slot(rank).steps.load(std::memory_order_acquire) >= number(sum_of_source() + 1);
   }
   // Announces that one more sum is there.
   void show() {
-    if (steps_.is_taken(sums_)) {
-      slot(board_.rank).steps.store(number(sums_ + 1), std::memory_order_release);
+    if (steps_.is_needed_above(sum_count_)) {
+      slot(board_.rank).steps.store(number(sum_count_ + 1), std::memory_order_release);
       board_.bell().ring();
     }
-    ++sums_;
+    ++sum_count_;
   }
   void combine(const std::byte* theirs) {
     const auto add_to = [&](void* result, const void* mine) {
       const void* const pair[] = {theirs, mine};
       (*call_.op)(result, pair, 2, call_.input.count);
     };
-    const bool is_taken = steps_.is_taken(sums_);
+    const bool is_needed_above = steps_.is_needed_above(sum_count_);
     if (!is_exclusive(call_)) {
-      std::byte* const result = is_taken ? place(board_.rank, sums_) : call_.output.data;
+      std::byte* const result = is_needed_above ? place(board_.rank, sum_count_) : call_.output.data;
       add_to(result, sum_);
       sum_ = result;
-      if (is_taken && !steps_.has_source(sums_))
+      if (is_needed_above && !steps_.has_source(sum_count_))
         offbeat::copy(call_.output.data, result, call_.output.bytes());
       return;
     }
     // This comes before the output is written, because the output may be the input.
-    if (is_taken) {
-      add_to(place(board_.rank, sums_), sum_);
-      sum_ = place(board_.rank, sums_);
+    if (is_needed_above) {
+      add_to(place(board_.rank, sum_count_), sum_);
+      sum_ = place(board_.rank, sum_count_);
     }
-    if (sums_ == 1) {
+    if (sum_count_ == 1) {
       offbeat::copy(call_.output.data, theirs, call_.output.bytes());
     } else {
       add_to(call_.output.data, call_.output.data);
@@ -209,22 +211,22 @@ class DoublingInSlots {
   [[nodiscard]] std::byte* place(int rank, int sum) const {
     return slot(rank).data + static_cast<std::size_t>(sum) * call_.input.bytes();
   }
-  [[nodiscard]] int sum_of_source() const { return steps_.sum_of_source(sums_ - 1); }
+  [[nodiscard]] int sum_of_source() const { return steps_.sum_of_source(sum_count_ - 1); }
   // Returns the number that announces a sum. It grows with each sum and each collective.
   [[nodiscard]] std::uint64_t number(int sums) const {
     return sequence_ << 8 | static_cast<std::uint64_t>(sums);
   }
 
   Board& board_;
-  Sections sections_;
+  ResumableSections resumable_sections_;
   RoundBeginning<ReadersBefore> beginning_;
   const Call& call_;
   const Doubling steps_;
   const std::uint64_t sequence_;
   const bool has_data_;
   const void* sum_;
-  int sums_ = 0;  // how many sums this rank has
-  Sections step_sections_;
+  int sum_count_ = 0;  // how many sums this rank has
+  ResumableSections step_sections_;
 };
 
 constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
@@ -244,7 +246,7 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
 // Runs doubling through windows. Sum k of a rank is at offset k times the length of the vector.
 Task run_in_doubling_steps(Endpoint net, Call call) {
   Board& board = *net.board();
-  co_await begin(net, {.above = true});
+  co_await begin(net, {.powers_above = true});
   const std::uint64_t number = board.round.present;
   const Doubling steps{net.rank, net.size};
   const std::size_t count = call.input.count;
@@ -259,11 +261,11 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
   const auto word = [&](int rank) -> Board::Word& {
     return BoardRound::node_phase_word(board.step(number, 0), rank);
   };
-  const auto has_come = [&](int rank, int sum) {
+  const auto has_arrived = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));
     return mark.round == number && mark.holder > sum;
   };
-  if (steps.is_taken(0)) {
+  if (steps.is_needed_above(0)) {
     co_await net.put(place(net.rank, 0), call.input);
     co_await board.announce(word(net.rank), {number, 1});
   }
@@ -272,18 +274,19 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
   for (int step = 0; steps.has_source(step); ++step) {
     const int source = steps.source(step);
     Patience::Wait wait(board.patience);
-    while (!has_come(source, steps.sum_of_source(step))) co_await board.pause(wait);
+    while (!has_arrived(source, steps.sum_of_source(step))) co_await board.pause(wait);
     const ConstVector theirs = place(source, steps.sum_of_source(step));
     co_await board.fetch(source, theirs.data, BoardShape::line + theirs.bytes());
-    const bool is_taken = steps.is_taken(step + 1);
-    const Vector mine = is_taken ? place(net.rank, step + 1) : call.output;
-    if (is_taken || !is_exclusive(call)) {
+    const bool is_needed_above = steps.is_needed_above(step + 1);
+    const Vector mine = is_needed_above ? place(net.rank, step + 1) : call.output;
+    if (is_needed_above || !is_exclusive(call)) {
       Computation next = net.reduce(*call.op, mine, theirs, sum);
-      if (is_taken && !is_exclusive(call) && !steps.has_source(step + 1)) next.second = call.output;
+      if (is_needed_above && !is_exclusive(call) && !steps.has_source(step + 1))
+        next.second_destination = call.output;
       co_await next;
       sum = mine;
     }
-    if (is_taken) co_await board.announce(word(net.rank), {number, step + 2});
+    if (is_needed_above) co_await board.announce(word(net.rank), {number, step + 2});
     if (!is_exclusive(call)) continue;
     if (step == 0) {
       co_await net.copy(call.output, theirs);
@@ -291,19 +294,19 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
       co_await net.reduce(*call.op, call.output, theirs, call.output);
     }
   }
-  board.contributed(number);
+  board.announce_contribution(number);
 }
 
 // -- chain
 
-Task pass_on(const BoardRound& round) {
+Task pass_prefix_on(const BoardRound& round) {
   const Endpoint& net = round.net;
   Board& board = round.board;
   const bool is_last = net.rank + 1 == net.size;
   for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
     const Board::Step step = round.step(chunk);
-    const ConstVector input = round.of(round.call.input, chunk);
-    const Vector output = round.of(round.call.output, chunk);
+    const ConstVector input = round.chunk_of(round.call.input, chunk);
+    const Vector output = round.chunk_of(round.call.output, chunk);
     const Vector mine = round.chunk_on_board(net.rank, chunk);
     const auto copy_to_output = [&](ConstVector source) {
       Computation copy = net.copy(output, source);
@@ -327,14 +330,14 @@ Task pass_on(const BoardRound& round) {
     } else if (!is_last) {
       Computation next = net.reduce(*round.call.op, mine, prefix, input);
       next.past_cache = round.past_cache;
-      if (!is_exclusive(round.call)) next.second = output;
+      if (!is_exclusive(round.call)) next.second_destination = output;
       co_await next;
       co_await board.announce(BoardRound::node_phase_word(step, net.rank), round.mark());
     }
     // This comes after the sum, because the output may be the input.
     if (is_exclusive(round.call)) co_await copy_to_output(prefix);
   }
-  board.contributed(round.number);
+  board.announce_contribution(round.number);
 }
 
 Task run_as_chain(Endpoint net, Call call) {
@@ -352,12 +355,13 @@ Task run_as_chain(Endpoint net, Call call) {
       call.input.data != call.output.data && 4 * ranks * call.input.bytes() >= last_level_cache_bytes();
   const int above = net.rank + 1 < net.size ? net.rank + 1 : -1;
   for (std::size_t first = 0; first < call.input.count; first += window) {
-    co_await begin(net, {.few = {above, -1}});
+    co_await begin(net, {.single_readers = {above, -1}});
     const std::size_t length = std::min(window, call.input.count - first);
-    const BoardRound round(net, call.with(call.input.slice(first, length), call.output.slice(first, length)),
-                           chunk, past_cache);
-    round.bring_input(0);
-    co_await pass_on(round);
+    const BoardRound round(
+        net, call.with_vectors(call.input.slice(first, length), call.output.slice(first, length)), chunk,
+        past_cache);
+    round.prefetch_input(0);
+    co_await pass_prefix_on(round);
   }
 }
 
@@ -394,7 +398,7 @@ const Algorithm arrival_prefix{
     .serves = {Collective::scan, Collective::exscan},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
-    .immediate = &immediate<Small, &doubling_in_slots>,
+    .immediate = &immediate<ShortScan, &doubling_in_slots>,
     .lease = lease,
     .run = run,
 };

@@ -8,7 +8,7 @@
 // Other sizes: any p.
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
 #include "collectives/phases/from_root.hpp"
-#include "collectives/phases/turned_blocks.hpp"
+#include "collectives/phases/rotated_blocks.hpp"
 #include "collectives/scatter/scatter.hpp"
 
 namespace offbeat::scatter_algorithms {
@@ -18,10 +18,10 @@ Task run_from_rank_0(Endpoint net, Call call) {
   const BinomialTree tree{net.size};
   const int p = net.size;
   const std::size_t block = call.output.count;
-  const TurnedBlocks blocks(call.input_blocks, block, call.root, p);
+  const RotatedBlocks blocks(call.input_blocks, block, call.root, p);
   const auto begin = [blocks](int rank) { return blocks.elements(0, rank); };
   if (net.rank == 0 && call.root == 0) {
-    co_await scatter_from_first::hand_down(net, call.input, begin);
+    co_await scatter_from_first::scatter_down_tree(net, call.input, begin);
     co_await net.copy(call.output, call.input.slice(0, block));
     co_return;
   }
@@ -42,7 +42,7 @@ Task run_from_rank_0(Endpoint net, Call call) {
   } else {
     co_await net.receive(tree.parent(net.rank), held);
   }
-  co_await scatter_from_first::hand_down(net, held, begin);
+  co_await scatter_from_first::scatter_down_tree(net, held, begin);
   co_await net.copy(call.output, own);
 }
 

@@ -14,7 +14,7 @@ Task run(Endpoint net, Call call, const Expression&) {
     co_return;
   }
   for (int rank = 0; rank < net.size; ++rank) {
-    const ConstVector block = call.input_blocks.of(call.input, rank, net.size);
+    const ConstVector block = call.input_blocks.block_of(call.input, rank, net.size);
     if (rank == net.rank) {
       co_await net.copy(call.output, block);
     } else {

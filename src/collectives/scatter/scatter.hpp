@@ -11,7 +11,7 @@ namespace offbeat::scatter_from_first {
 // largest subtree first. Block k begins at element begin(k). `held` has the blocks of this rank's own
 // subtree, which it has received.
 template <class Begin>
-[[nodiscard]] Task hand_down(Endpoint net, ConstVector held, Begin begin) {
+[[nodiscard]] Task scatter_down_tree(Endpoint net, ConstVector held, Begin begin) {
   const BinomialTree tree{net.size};
   for (int distance = tree.reach(net.rank) / 2; distance > 0; distance /= 2) {
     const int child = net.rank + distance;

@@ -41,8 +41,8 @@ std::string allowed_cpus() {
   return text;
 }
 
-Record header(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
-              const std::vector<std::string>& cpus) {
+Record header_record(const Job& job, const std::set<std::string>& hosts, double clock_residual_ns,
+                     const std::vector<std::string>& cpus) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(version, &length);
@@ -55,7 +55,7 @@ Record header(const Job& job, const std::set<std::string>& hosts, double clock_r
   return record;
 }
 
-const Arrival& named(const std::vector<Arrival>& arrivals, const std::string& name) {
+const Arrival& find_pattern(const std::vector<Arrival>& arrivals, const std::string& name) {
   for (const Arrival& arrival : arrivals) {
     if (arrival.name == name) return arrival;
   }
@@ -73,7 +73,7 @@ std::string measure_cells(Job& job, const Options& options, const std::vector<Ar
       bench = std::make_unique<SizeBench>(job, options, cells[c]);
       if (std::string error = bench->prepare(left); !error.empty()) return error;
     }
-    bench->measure_all(cells[c], named(arrivals, cells[c].pattern), left);
+    bench->measure_all(cells[c], find_pattern(arrivals, cells[c].pattern), left);
   }
   return {};
 }
@@ -94,7 +94,8 @@ std::string run(Job& job, const Options& options) {
   const std::vector<Arrival> arrivals = read_arrivals(options.arrivals, static_cast<std::size_t>(job.ranks));
   const std::vector<std::string> cpus = gather_texts(job, allowed_cpus());
   const std::vector<double> residuals_ns = gather(job, std::vector{job.clock.residual_ns});
-  if (job.rank == 0) job.records.write(header(job, hosts, *std::ranges::max_element(residuals_ns), cpus));
+  if (job.rank == 0)
+    job.records.write(header_record(job, hosts, *std::ranges::max_element(residuals_ns), cpus));
   return measure_cells(job, options, arrivals, read_cells(options.cells));
 }
 

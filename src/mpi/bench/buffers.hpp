@@ -17,8 +17,8 @@ namespace offbeat::bench {
 struct Mismatch {
   std::int64_t wrong_elements = 0;
   std::int64_t first_index = 0;
-  double expected = 0;
-  double got = 0;
+  double expected_value = 0;
+  double found_value = 0;
 };
 
 class Buffers {
@@ -36,36 +36,36 @@ class Buffers {
   }
   // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
   void call(std::size_t set, MPI_Request* request = nullptr) {
-    runner_.call(shape_, in_place_ ? sets_[set].in_place : sets_[set].plain, request);
+    runner_.call(shape_, in_place_ ? sets_[set].in_place : sets_[set].out_of_place, request);
   }
   // Makes the call in place, and checks its result, even if the measured calls are not in place.
   [[nodiscard]] Mismatch check_in_place(std::size_t set);
 
   // Fills the receive buffer with values that no correct result has.
-  void poison(std::size_t set);
+  void fill_with_wrong_values(std::size_t set);
   // Compares every element of the receive buffer with its correct value, bit by bit.
   [[nodiscard]] Mismatch verify(std::size_t set) const { return verify(set, in_place_); }
 
  private:
   using Bytes = std::vector<std::byte>;
-  struct Set {
+  struct BufferSet {
     Bytes send, receive;
-    std::vector<Bytes> given;  // for each rank, the values that repeat along its vector
-    Bytes combined;
-    Arguments plain, in_place;
+    std::vector<Bytes> input_periods;  // for each rank, the values that repeat along its vector
+    Bytes combined_period;
+    Arguments out_of_place, in_place;
   };
   void fill(std::size_t set, const OperationHandle& operation);
   void put_input(std::size_t set);
   [[nodiscard]] Mismatch verify(std::size_t set, bool in_place) const;
-  void compare(const std::byte* got, const Piece& piece, const Bytes& period, std::size_t index,
+  void compare(const std::byte* found_value, const ResultPiece& piece, const Bytes& period, std::size_t index,
                Mismatch& mismatch) const;
 
   const Runner& runner_;
   const ElementType& element_;
   const Position position_;
-  const Shape shape_;
+  const CallShape shape_;
   const bool in_place_;
-  std::vector<Set> sets_;
+  std::vector<BufferSet> sets_;
 };
 
 }  // namespace offbeat::bench

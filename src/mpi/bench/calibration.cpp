@@ -28,7 +28,7 @@
 namespace offbeat::bench {
 namespace {
 
-constexpr std::size_t few_samples = 3;
+constexpr std::size_t least_samples = 3;
 constexpr std::size_t most_samples = 40;
 constexpr Nanoseconds longest_probe_ns = 60'000'000;
 constexpr Nanoseconds nap_ns = 200'000;
@@ -97,14 +97,14 @@ std::string text_of(const Job& job, const std::string& path) {
     text = all.str();
   }
   text.resize(value_on_rank_0(text.size()));
-  share(std::span(text.data(), text.size()));
+  broadcast_from_rank_0(std::span(text.data(), text.size()));
   return text;
 }
 
 // The message of the leader to the others before each sample.
 struct StartMessage {
-  std::int64_t go;    // 0: the probe is over
-  Nanoseconds start;  // in the global clock; for kinds in which all begin at one time
+  std::int64_t goes_on;  // 0: the probe is over
+  Nanoseconds start;     // in the global clock; for kinds in which all begin at one time
 };
 
 // The samples of a probe, in microseconds. Complete on the leader.
@@ -124,10 +124,10 @@ class Calibration {
   // Takes the samples of a probe in which this rank takes part.
   Samples run(const Probe& probe) {
     probe_ = &probe;
-    place_ = static_cast<std::size_t>(std::ranges::find(probe.ranks, job_.rank) - probe.ranks.begin());
+    member_ = static_cast<std::size_t>(std::ranges::find(probe.ranks, job_.rank) - probe.ranks.begin());
     samples_ = {};
     if (probe.kind == ProbeKind::eager) {
-      bisect();
+      find_eager_limit();
       return std::move(samples_);
     }
     prepare();
@@ -135,26 +135,26 @@ class Calibration {
     double mine = 0;
     for (std::size_t count = 0;; ++count) {
       // The first sample finds caches and connections cold, and is not counted.
-      const bool more = count <= 1 || is_time_for(count, now_ns() - begin);
-      const StartMessage go = meet(mine, more, count > 1);
-      if (go.go == 0) return std::move(samples_);
-      mine = sample(go.start);
+      const bool more = count <= 1 || has_time_for(count, now_ns() - begin);
+      const StartMessage goes_on = synchronise_and_collect(mine, more, count > 1);
+      if (goes_on.goes_on == 0) return std::move(samples_);
+      mine = measure_once(goes_on.start);
     }
   }
 
  private:
-  struct Lines {
+  struct SharedLines {
     alignas(128) std::atomic<std::int64_t> there;
     alignas(128) std::atomic<std::int64_t> back;
   };
 
   // Long messages get fewer samples: other rounds have others.
-  static bool is_time_for(std::size_t count, Nanoseconds passed_ns) {
-    if (count <= few_samples) return passed_ns < 4 * longest_probe_ns;
+  static bool has_time_for(std::size_t count, Nanoseconds passed_ns) {
+    if (count <= least_samples) return passed_ns < 4 * longest_probe_ns;
     return count <= most_samples && passed_ns < longest_probe_ns;
   }
 
-  [[nodiscard]] bool leads() const { return place_ == 0; }
+  [[nodiscard]] bool is_leader() const { return member_ == 0; }
   [[nodiscard]] int leader() const { return probe_->ranks.front(); }
   [[nodiscard]] int bytes() const { return static_cast<int>(probe_->bytes); }
 
@@ -162,20 +162,20 @@ class Calibration {
   void map_lines() {
     unmap_lines();
     std::array<char, 64> path{};
-    if (leads())
+    if (is_leader())
       std::snprintf(path.data(), path.size(), "/dev/shm/offbeat-line-%d", static_cast<int>(getpid()));
-    const int flags = O_RDWR | O_CLOEXEC | (leads() ? O_CREAT | O_EXCL : 0);
-    if (!leads())
+    const int flags = O_RDWR | O_CLOEXEC | (is_leader() ? O_CREAT | O_EXCL : 0);
+    if (!is_leader())
       MPI_Recv(path.data(), path.size(), MPI_CHAR, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     const int file = open(path.data(), flags, 0600);
-    const bool is_long = file >= 0 && (!leads() || ftruncate(file, sizeof(Lines)) == 0);
-    void* address =
-        is_long ? mmap(nullptr, sizeof(Lines), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    const bool is_long = file >= 0 && (!is_leader() || ftruncate(file, sizeof(SharedLines)) == 0);
+    void* address = is_long ? mmap(nullptr, sizeof(SharedLines), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                            : MAP_FAILED;
     if (file >= 0) close(file);
     if (address == MAP_FAILED) throw std::runtime_error(std::string("cannot map ") + path.data());
-    lines_ = static_cast<Lines*>(address);
-    turns_ = 0;
-    if (leads()) {
+    lines_ = static_cast<SharedLines*>(address);
+    line_turns_ = 0;
+    if (is_leader()) {
       MPI_Send(path.data(), path.size(), MPI_CHAR, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD);
       MPI_Recv(nullptr, 0, MPI_CHAR, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       unlink(path.data());
@@ -185,7 +185,7 @@ class Calibration {
   }
 
   void unmap_lines() {
-    if (lines_ != nullptr) munmap(lines_, sizeof(Lines));
+    if (lines_ != nullptr) munmap(lines_, sizeof(SharedLines));
     lines_ = nullptr;
   }
 
@@ -201,27 +201,27 @@ class Calibration {
   }
 
   // Brings the ranks of the probe together. The leader gets what each measured in the sample before.
-  StartMessage meet(double mine, bool more, bool counts) {
-    if (!leads()) {
-      StartMessage go{};
+  StartMessage synchronise_and_collect(double mine, bool more, bool counts) {
+    if (!is_leader()) {
+      StartMessage goes_on{};
       MPI_Send(&mine, 1, MPI_DOUBLE, leader(), meeting_tag, MPI_COMM_WORLD);
-      MPI_Recv(&go, sizeof go, MPI_BYTE, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      return go;
+      MPI_Recv(&goes_on, sizeof goes_on, MPI_BYTE, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      return goes_on;
     }
     std::vector<double> all = {mine};
     for (std::size_t k = 1; k < probe_->ranks.size(); ++k) {
       all.push_back(0);
       MPI_Recv(&all.back(), 1, MPI_DOUBLE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    if (counts) note(all);
-    const StartMessage go{more ? 1 : 0, job_.clock.to_global(now_ns()) + probe_->lead_ns};
+    if (counts) add_sample(all);
+    const StartMessage goes_on{more ? 1 : 0, job_.clock.to_global(now_ns()) + probe_->lead_ns};
     for (std::size_t k = 1; k < probe_->ranks.size(); ++k)
-      MPI_Send(&go, sizeof go, MPI_BYTE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD);
-    return go;
+      MPI_Send(&goes_on, sizeof goes_on, MPI_BYTE, probe_->ranks[k], meeting_tag, MPI_COMM_WORLD);
+    return goes_on;
   }
 
   // Makes one sample of what the ranks measured.
-  void note(const std::vector<double>& all) {
+  void add_sample(const std::vector<double>& all) {
     const auto count = static_cast<double>(all.size());
     switch (probe_->kind) {
       case ProbeKind::round_trip:  // only the first rank of a pair measures
@@ -245,7 +245,7 @@ class Calibration {
     }
   }
 
-  double sample(Nanoseconds start) {
+  double measure_once(Nanoseconds start) {
     switch (probe_->kind) {
       case ProbeKind::round_trip:
         return round_trip();
@@ -258,7 +258,7 @@ class Calibration {
       case ProbeKind::line:
         return line();
       default:
-        return work();
+        return time_of_work();
     }
   }
 
@@ -268,8 +268,8 @@ class Calibration {
   }
 
   double round_trip() {
-    const int peer = probe_->ranks[place_ ^ 1];
-    if (place_ % 2 == 1) {
+    const int peer = probe_->ranks[member_ ^ 1];
+    if (member_ % 2 == 1) {
       receive(peer);
       send(peer);
       return 0;
@@ -280,20 +280,20 @@ class Calibration {
     return microseconds(now_ns() - begin) / 2;
   }
 
-  [[nodiscard]] double since(Nanoseconds start) const {
+  [[nodiscard]] double seconds_since(Nanoseconds start) const {
     return microseconds(job_.clock.to_global(now_ns()) - start);
   }
-  void wait_for(Nanoseconds start) const { wait_until(job_.clock.to_own(start), job_.yield); }
+  void wait_for(Nanoseconds start) const { wait_until(job_.clock.to_local(start), job_.yield); }
 
   double fan_out(Nanoseconds start) {
-    if (!leads()) {
+    if (!is_leader()) {
       MPI_Request request;
       MPI_Irecv(memory_.data(), bytes(), MPI_BYTE, leader(), message_tag, MPI_COMM_WORLD, &request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
-      return since(start);
+      return seconds_since(start);
     }
     wait_for(start);
-    const double began = since(start);
+    const double began = seconds_since(start);
     std::vector<MPI_Request> requests(probe_->ranks.size() - 1);
     for (std::size_t k = 0; k < requests.size(); ++k)
       MPI_Isend(memory_.data(), bytes(), MPI_BYTE, probe_->ranks[k + 1], message_tag, MPI_COMM_WORLD,
@@ -303,9 +303,9 @@ class Calibration {
   }
 
   double fan_in(Nanoseconds start) {
-    if (!leads()) {
+    if (!is_leader()) {
       wait_for(start);
-      const double began = since(start);
+      const double began = seconds_since(start);
       send(leader());
       return began;
     }
@@ -314,35 +314,35 @@ class Calibration {
       MPI_Irecv(memory_.data() + k * probe_->bytes, bytes(), MPI_BYTE, probe_->ranks[k + 1], message_tag,
                 MPI_COMM_WORLD, &requests[k]);
     MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-    return since(start);
+    return seconds_since(start);
   }
 
   // Finds how late the receive is. Several round trips are enough for the message to come. A longer wait
   // would cool the receiver's caches.
   void find_lateness() {
-    const int peer = probe_->ranks[1 - place_];
+    const int peer = probe_->ranks[1 - member_];
     Nanoseconds least = never;
     for (int trip = 0; trip < 4; ++trip) {
       const Nanoseconds begin = now_ns();
-      if (leads()) send(peer);
+      if (is_leader()) send(peer);
       receive(peer);
-      if (!leads()) send(peer);
+      if (!is_leader()) send(peer);
       least = std::min(least, now_ns() - begin);
     }
-    late_ns_ = std::max<Nanoseconds>(5 * least, 5'000);
+    lateness_ns_ = std::max<Nanoseconds>(5 * least, 5'000);
   }
 
   double late() {
-    if (!leads()) wait_until(now_ns() + late_ns_, job_.yield);
+    if (!is_leader()) wait_until(now_ns() + lateness_ns_, job_.yield);
     const Nanoseconds begin = now_ns();
-    leads() ? send(probe_->ranks[1]) : receive(leader());
+    is_leader() ? send(probe_->ranks[1]) : receive(leader());
     return microseconds(now_ns() - begin);
   }
 
   // The leader tries lengths. It sends each one to the other rank, and -1 at the end.
-  void bisect() {
+  void find_eager_limit() {
     memory_.resize(std::max(memory_.size(), probe_->bytes));
-    if (!leads()) {
+    if (!is_leader()) {
       std::int64_t length = 0;
       while (true) {
         MPI_Recv(&length, 1, MPI_INT64_T, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -355,7 +355,7 @@ class Calibration {
     std::int64_t eager = -1;  // not even an empty message
     auto waits = static_cast<std::int64_t>(probe_->bytes) + 1;
     for (std::int64_t length = 0; length < waits; length = length == 0 ? 1 : 2 * length) {
-      if (send_waits(length)) {
+      if (send_waits_for_receiver(length)) {
         waits = length;
       } else {
         eager = length;
@@ -363,7 +363,7 @@ class Calibration {
     }
     while (waits - eager > 1) {
       const std::int64_t middle = eager + (waits - eager) / 2;
-      (send_waits(middle) ? waits : eager) = middle;
+      (send_waits_for_receiver(middle) ? waits : eager) = middle;
     }
     const std::int64_t over = -1;
     MPI_Send(&over, 1, MPI_INT64_T, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD);
@@ -371,7 +371,7 @@ class Calibration {
   }
 
   // Other work on the machine only makes a send longer, so the quickest of three counts.
-  bool send_waits(std::int64_t length) {
+  bool send_waits_for_receiver(std::int64_t length) {
     for (int attempt = 0; attempt < 3; ++attempt) {
       MPI_Send(&length, 1, MPI_INT64_T, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD);
       const Nanoseconds begin = now_ns();
@@ -383,7 +383,7 @@ class Calibration {
   }
 
   // Uses other vectors each time, so that they come from where received data are: not from the first cache.
-  double work() {
+  double time_of_work() {
     const std::size_t vectors = probe_->kind == ProbeKind::combine ? 3 : 2;
     const std::size_t calls = std::max<std::size_t>(1, (std::size_t{1} << 20) / probe_->bytes);
     const Kernels kernels = find_kernels(ElementType::float32, ReduceOp::sum);
@@ -406,34 +406,34 @@ class Calibration {
 
   // A turn is two lines: one there, and one back.
   double line() {
-    std::atomic<std::int64_t>& own = leads() ? lines_->there : lines_->back;
-    const std::atomic<std::int64_t>& other = leads() ? lines_->back : lines_->there;
-    const std::int64_t base = turns_;
-    turns_ += line_turns;
+    std::atomic<std::int64_t>& own = is_leader() ? lines_->there : lines_->back;
+    const std::atomic<std::int64_t>& other = is_leader() ? lines_->back : lines_->there;
+    const std::int64_t base = line_turns_;
+    line_turns_ += line_turns;
     const Nanoseconds begin = now_ns();
     for (std::int64_t turn = base + 1; turn <= base + line_turns; ++turn) {
-      if (leads()) own.store(turn, std::memory_order_release);
+      if (is_leader()) own.store(turn, std::memory_order_release);
       while (other.load(std::memory_order_acquire) < turn) {
         if (job_.yield) sched_yield();
       }
-      if (!leads()) own.store(turn, std::memory_order_release);
+      if (!is_leader()) own.store(turn, std::memory_order_release);
     }
     return microseconds(now_ns() - begin) / (2 * line_turns);
   }
 
   Job& job_;
   const Probe* probe_ = nullptr;
-  std::size_t place_ = 0;  // of this rank among those of the probe
+  std::size_t member_ = 0;  // of this rank among those of the probe
   Samples samples_;
   std::vector<std::byte> memory_;
   std::size_t cold_ = 0;
-  Nanoseconds late_ns_ = 0;
-  Lines* lines_ = nullptr;
-  std::int64_t turns_ = 0;
+  Nanoseconds lateness_ns_ = 0;
+  SharedLines* lines_ = nullptr;
+  std::int64_t line_turns_ = 0;
 };
 
 // A barrier in which ranks nap while they wait.
-void meet_napping() {
+void barrier_with_naps() {
   MPI_Request request;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   for (int done = 0; done == 0;) {
@@ -444,7 +444,7 @@ void meet_napping() {
 }
 
 // Brings the samples from the leader to rank 0.
-Samples on_rank_0(const Job& job, int leader, Samples samples) {
+Samples samples_on_rank_0(const Job& job, int leader, Samples samples) {
   if (leader == 0) return samples;
   for (std::vector<double>* values : {&samples.us, &samples.receive_us}) {
     if (job.rank == leader) {
@@ -531,8 +531,8 @@ void run_calibration(Job& job, int argc, char** argv) {
     if (value_on_rank_0(now_ns() >= end)) break;
     Samples samples;
     if (std::ranges::find(probe.ranks, job.rank) != probe.ranks.end()) samples = calibration.run(probe);
-    meet_napping();
-    samples = on_rank_0(job, probe.ranks.front(), std::move(samples));
+    barrier_with_naps();
+    samples = samples_on_rank_0(job, probe.ranks.front(), std::move(samples));
     job.records.write(record_of(probe, samples));
   }
   job.records.write(Record("end"));

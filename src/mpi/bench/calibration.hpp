@@ -30,7 +30,7 @@ enum class ProbeKind : std::uint8_t { round_trip, fan_out, fan_in, late, eager, 
 // One line of the file: "KIND ROUND BYTES LEAD_US RANK ...".
 struct Probe {
   ProbeKind kind = ProbeKind::round_trip;
-  std::int64_t round = 0;  // for the record
+  std::int64_t round = 0;  // only copied into the record of the result
   std::size_t bytes = 0;   // of a message or vector; of the longest one in `eager`
   Nanoseconds lead_ns = 0;
   std::vector<int> ranks;

@@ -17,7 +17,7 @@ struct CallCounts {
 };
 
 // Merges two results of one call. The first mismatch is the one that is reported.
-void add(Mismatch& mismatch, const Mismatch& second) {
+void merge_mismatches(Mismatch& mismatch, const Mismatch& second) {
   const std::int64_t wrong_elements = mismatch.wrong_elements + second.wrong_elements;
   if (mismatch.wrong_elements == 0) mismatch = second;
   mismatch.wrong_elements = wrong_elements;
@@ -25,20 +25,20 @@ void add(Mismatch& mismatch, const Mismatch& second) {
 
 }  // namespace
 
-std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine) {
+std::vector<WrongResult> first_wrong_results(const Job& job, const std::vector<Mismatch>& mine) {
   const std::vector<Mismatch> all = gather(job, mine);
-  std::vector<Wrong> found(job.rank == 0 ? mine.size() : 0);
+  std::vector<WrongResult> found(job.rank == 0 ? mine.size() : 0);
   for (std::size_t k = 0; k < all.size(); ++k) {
-    Wrong& wrong = found[k % mine.size()];
+    WrongResult& wrong = found[k % mine.size()];
     if (all[k].wrong_elements == 0 || wrong.rank >= 0) continue;
     wrong = {all[k], static_cast<int>(k / mine.size())};
   }
   return found;
 }
 
-Check check(Job& job, const Variant& variant, Buffers& buffers) {
+CorrectnessCheck check(Job& job, const MeasuredVariant& variant, Buffers& buffers) {
   const Runner& runner = buffers.runner();
-  Check result;
+  CorrectnessCheck result;
   result.error = job.library.select(runner.collective, variant.algorithm);
   // Every rank parses the same text, so either every rank returns here or none does.
   if (!result.error.empty()) return result;
@@ -46,7 +46,7 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   const bool is_blocking = variant.mode == Mode::blocking;
   if (!is_blocking) buffers.call(0);  // lets the ranks agree on the algorithm
   const offbeat_counters before = job.library.counters(runner.collective);
-  buffers.poison(0);
+  buffers.fill_with_wrong_values(0);
   buffers.prepare(0);
   if (is_blocking) {
     buffers.call(0);
@@ -58,12 +58,12 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   Mismatch mismatch = buffers.verify(0);
   std::uint64_t calls = 1;
   if (is_blocking && !buffers.is_in_place() && has_in_place_form(runner.collective)) {
-    add(mismatch, buffers.check_in_place(buffers.sets() - 1));
+    merge_mismatches(mismatch, buffers.check_in_place(buffers.sets() - 1));
     ++calls;
   }
   const offbeat_counters after = job.library.counters(runner.collective);
 
-  const std::vector<Wrong> wrong = first_wrong(job, {mismatch});
+  const std::vector<WrongResult> wrong = first_wrong_results(job, {mismatch});
   const std::vector<CallCounts> counted = gather(
       job, std::vector{CallCounts{after.intercepted - before.intercepted, after.served - before.served}});
   if (job.rank != 0) return result;
@@ -71,7 +71,7 @@ Check check(Job& job, const Variant& variant, Buffers& buffers) {
   result.served = counted.front().served > 0;
   for (std::size_t rank = 0; rank < counted.size(); ++rank) {
     if (counted[rank].intercepted < calls) {
-      result.error = "MPI_" + std::string(facts(runner.collective).function) +
+      result.error = "MPI_" + std::string(facts_of(runner.collective).function) +
                      " does not reach offbeat on rank " + std::to_string(rank);
     } else if (counted[rank].served != counted.front().served) {
       result.error =

@@ -21,41 +21,45 @@ void call(MPI_Request* request, Blocking* blocking, Begin* begin, Parameters... 
   }
 }
 
-Shape barrier_shape(const Position&) { return {}; }
+CallShape barrier_shape(const Position&) { return {}; }
 
-void barrier(const Shape&, const Arguments&, MPI_Request* request) {
+void barrier(const CallShape&, const Arguments&, MPI_Request* request) {
   call(request, MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
 }
 
-Shape bcast_shape(const Position& at) {
+CallShape bcast_shape(const Position& at) {
   if (at.is_root()) return {.send_count = at.count, .longest = at.count};
   return {.receive_count = at.count, .longest = at.count, .result = {{at.root, 0, at.count}}};
 }
 
-void bcast(const Shape& shape, const Arguments& a, MPI_Request* request) {
+void bcast(const CallShape& shape, const Arguments& a, MPI_Request* request) {
   // The const_cast is safe because the root only reads its buffer.
   void* buffer = shape.send_count > 0 ? const_cast<void*>(a.send) : a.receive;
   call(request, MPI_Bcast, MPI_Ibcast, buffer, a.count, a.type, a.root, MPI_COMM_WORLD);
 }
 
-Shape combined_shape(std::size_t count, int givers = std::numeric_limits<int>::max()) {
-  Shape shape{.send_count = count, .receive_count = count, .longest = count, .givers = givers, .own_at = 0};
-  if (givers > 0) shape.result = {{Piece::combined, 0, count}};
+CallShape combined_shape(std::size_t count, int combined_ranks = std::numeric_limits<int>::max()) {
+  CallShape shape{.send_count = count,
+                  .receive_count = count,
+                  .longest = count,
+                  .combined_ranks = combined_ranks,
+                  .input_in_output = 0};
+  if (combined_ranks > 0) shape.result = {{ResultPiece::combined, 0, count}};
   return shape;
 }
 
-Shape reduce_shape(const Position& at) {
+CallShape reduce_shape(const Position& at) {
   if (at.is_root()) return combined_shape(at.count);
   return {.send_count = at.count, .longest = at.count};
 }
 
-void reduce(const Shape&, const Arguments& a, MPI_Request* request) {
+void reduce(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Reduce, MPI_Ireduce, a.send, a.receive, a.count, a.type, a.op, a.root, MPI_COMM_WORLD);
 }
 
-Shape allreduce_shape(const Position& at) { return combined_shape(at.count); }
+CallShape allreduce_shape(const Position& at) { return combined_shape(at.count); }
 
-void allreduce(const Shape&, const Arguments& a, MPI_Request* request) {
+void allreduce(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Allreduce, MPI_Iallreduce, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
@@ -63,27 +67,27 @@ std::size_t count_of_all_ranks(const Position& at) { return at.count * static_ca
 std::size_t count_of_ranks_before(const Position& at) { return at.count * static_cast<std::size_t>(at.rank); }
 
 // Returns `count` elements, from `begin` on, of each rank's input, in rank order.
-std::vector<Piece> pieces_of_all_ranks(std::size_t begin, const Position& at) {
-  std::vector<Piece> pieces;
+std::vector<ResultPiece> pieces_of_all_ranks(std::size_t begin, const Position& at) {
+  std::vector<ResultPiece> pieces;
   for (int rank = 0; rank < at.ranks; ++rank) pieces.push_back({rank, begin, at.count});
   return pieces;
 }
 
-Shape allgather_shape(const Position& at) {
+CallShape allgather_shape(const Position& at) {
   return {.send_count = at.count,
           .receive_count = count_of_all_ranks(at),
           .longest = count_of_all_ranks(at),
           .result = pieces_of_all_ranks(0, at),
-          .own_at = count_of_ranks_before(at)};
+          .input_in_output = count_of_ranks_before(at)};
 }
 
-void allgather(const Shape&, const Arguments& a, MPI_Request* request) {
+void allgather(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Allgather, MPI_Iallgather, a.send, a.count, a.type, a.receive, a.count, a.type,
        MPI_COMM_WORLD);
 }
 
 // Adds lists for blocks of `count` elements that follow one another, for calls that take lists.
-Shape add_lists(Shape shape, const Position& at) {
+CallShape with_block_lists(CallShape shape, const Position& at) {
   for (int rank = 0; rank < at.ranks; ++rank) {
     shape.counts.push_back(length(at.count));
     shape.begins.push_back(length(at.count * static_cast<std::size_t>(rank)));
@@ -91,58 +95,58 @@ Shape add_lists(Shape shape, const Position& at) {
   return shape;
 }
 
-Shape allgatherv_shape(const Position& at) { return add_lists(allgather_shape(at), at); }
+CallShape allgatherv_shape(const Position& at) { return with_block_lists(allgather_shape(at), at); }
 
-void allgatherv(const Shape& shape, const Arguments& a, MPI_Request* request) {
+void allgatherv(const CallShape& shape, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Allgatherv, MPI_Iallgatherv, a.send, a.count, a.type, a.receive, shape.counts.data(),
        shape.begins.data(), a.type, MPI_COMM_WORLD);
 }
 
-Shape gather_shape(const Position& at) {
+CallShape gather_shape(const Position& at) {
   if (at.is_root()) return allgather_shape(at);
   return {.send_count = at.count, .longest = count_of_all_ranks(at)};
 }
 
-void gather(const Shape&, const Arguments& a, MPI_Request* request) {
+void gather(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Gather, MPI_Igather, a.send, a.count, a.type, a.receive, a.count, a.type, a.root,
        MPI_COMM_WORLD);
 }
 
-Shape scatter_shape(const Position& at) {
+CallShape scatter_shape(const Position& at) {
   return {.send_count = at.is_root() ? count_of_all_ranks(at) : 0,
           .receive_count = at.count,
           .longest = count_of_all_ranks(at),
           .result = {{at.root, count_of_ranks_before(at), at.count}},
-          .keeps_own = at.is_root()};
+          .keeps_own_part = at.is_root()};
 }
 
-void scatter(const Shape&, const Arguments& a, MPI_Request* request) {
+void scatter(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Scatter, MPI_Iscatter, a.send, a.count, a.type, a.receive, a.count, a.type, a.root,
        MPI_COMM_WORLD);
 }
 
-Shape alltoall_shape(const Position& at) {
+CallShape alltoall_shape(const Position& at) {
   return {.send_count = count_of_all_ranks(at),
           .receive_count = count_of_all_ranks(at),
           .longest = count_of_all_ranks(at),
           .result = pieces_of_all_ranks(count_of_ranks_before(at), at),
-          .own_at = 0};
+          .input_in_output = 0};
 }
 
-void alltoall(const Shape&, const Arguments& a, MPI_Request* request) {
+void alltoall(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Alltoall, MPI_Ialltoall, a.send, a.count, a.type, a.receive, a.count, a.type,
        MPI_COMM_WORLD);
 }
 
-Shape alltoallv_shape(const Position& at) { return add_lists(alltoall_shape(at), at); }
+CallShape alltoallv_shape(const Position& at) { return with_block_lists(alltoall_shape(at), at); }
 
-void alltoallv(const Shape& shape, const Arguments& a, MPI_Request* request) {
+void alltoallv(const CallShape& shape, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Alltoallv, MPI_Ialltoallv, a.send, shape.counts.data(), shape.begins.data(), a.type,
        a.receive, shape.counts.data(), shape.begins.data(), a.type, MPI_COMM_WORLD);
 }
 
-Shape reduce_scatter_shape(const Position& at) {
-  Shape shape{.send_count = at.count, .longest = at.count, .own_at = 0};
+CallShape reduce_scatter_shape(const Position& at) {
+  CallShape shape{.send_count = at.count, .longest = at.count, .input_in_output = 0};
   const auto ranks = static_cast<std::size_t>(at.ranks);
   std::size_t begin = 0;
   for (int r = 0; r < at.ranks; ++r) {
@@ -150,37 +154,37 @@ Shape reduce_scatter_shape(const Position& at) {
     shape.counts.push_back(length(part));
     if (r == at.rank) {
       shape.receive_count = part;
-      shape.result = {{Piece::combined, begin, part}};
+      shape.result = {{ResultPiece::combined, begin, part}};
     }
     begin += part;
   }
   return shape;
 }
 
-void reduce_scatter(const Shape& shape, const Arguments& a, MPI_Request* request) {
+void reduce_scatter(const CallShape& shape, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Reduce_scatter, MPI_Ireduce_scatter, a.send, a.receive, shape.counts.data(), a.type, a.op,
        MPI_COMM_WORLD);
 }
 
 // The vector has `count` elements for each rank, so that every length can be cut evenly.
-Shape reduce_scatter_block_shape(const Position& at) {
+CallShape reduce_scatter_block_shape(const Position& at) {
   return reduce_scatter_shape({count_of_all_ranks(at), at.rank, at.ranks, at.root});
 }
 
-void reduce_scatter_block(const Shape&, const Arguments& a, MPI_Request* request) {
+void reduce_scatter_block(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, a.send, a.receive, a.count, a.type, a.op,
        MPI_COMM_WORLD);
 }
 
-Shape scan_shape(const Position& at) { return combined_shape(at.count, at.rank + 1); }
+CallShape scan_shape(const Position& at) { return combined_shape(at.count, at.rank + 1); }
 
-void scan(const Shape&, const Arguments& a, MPI_Request* request) {
+void scan(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Scan, MPI_Iscan, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
-Shape exscan_shape(const Position& at) { return combined_shape(at.count, at.rank); }
+CallShape exscan_shape(const Position& at) { return combined_shape(at.count, at.rank); }
 
-void exscan(const Shape&, const Arguments& a, MPI_Request* request) {
+void exscan(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Exscan, MPI_Iexscan, a.send, a.receive, a.count, a.type, a.op, MPI_COMM_WORLD);
 }
 
@@ -211,7 +215,7 @@ constexpr const Runner* find_runner(Collective collective) {
 constexpr bool has_every_served_collective() {
   for (std::size_t k = 0; k < offbeat::collectives.size(); ++k) {
     const Collective collective = collective_at(k);
-    if (served.contain(collective) != (find_runner(collective) != nullptr)) return false;
+    if (served_collectives.contain(collective) != (find_runner(collective) != nullptr)) return false;
   }
   return true;
 }

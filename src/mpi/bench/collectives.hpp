@@ -15,7 +15,7 @@ namespace offbeat::bench {
 
 // A piece of a correct result. It comes from the input of one rank, or it combines the inputs of all ranks
 // that give something to this one (`combined`).
-struct Piece {
+struct ResultPiece {
   static constexpr int combined = -1;
   int rank;
   std::size_t begin;
@@ -23,18 +23,18 @@ struct Piece {
 };
 
 // Describes the vectors of one call on one rank. Lengths are in elements.
-struct Shape {
+struct CallShape {
   std::size_t send_count = 0;
   std::size_t receive_count = 0;
-  std::size_t longest = 0;      // longest vector of any rank; equal on all ranks
-  std::vector<Piece> result{};  // what the received vector must contain, from front to end
-  std::vector<int> counts{};    // block lengths, for calls that take lists
+  std::size_t longest = 0;            // longest vector of any rank; equal on all ranks
+  std::vector<ResultPiece> result{};  // what the received vector must contain, from front to end
+  std::vector<int> counts{};          // block lengths, for calls that take lists
   std::vector<int> begins{};
-  int givers = std::numeric_limits<int>::max();  // this many ranks are combined, from rank 0 on
+  int combined_ranks = std::numeric_limits<int>::max();  // this many ranks are combined, from rank 0 on
   // Where the input lies in the received vector if the call is in place. None: there is no such call here.
-  std::optional<std::size_t> own_at{};
+  std::optional<std::size_t> input_in_output{};
   // True if a call in place leaves this rank's part where it is, so that nothing is received.
-  bool keeps_own = false;
+  bool keeps_own_part = false;
 };
 
 // What the shape of a call depends on.
@@ -58,9 +58,9 @@ struct Arguments {
 
 struct Runner {
   Collective collective;
-  Shape (*shape)(const Position& position);
+  CallShape (*shape)(const Position& position);
   // Makes the blocking call or, if there is a `request`, begins the non-blocking one.
-  void (*call)(const Shape& shape, const Arguments& arguments, MPI_Request* request);
+  void (*call)(const CallShape& shape, const Arguments& arguments, MPI_Request* request);
 };
 
 // Returns the runner of a collective. Throws std::runtime_error if there is none.

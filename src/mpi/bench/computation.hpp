@@ -32,7 +32,7 @@ class Computation {
   Nanoseconds perform() const {
     if (sleep_ns_ == 0) {
       perform(steps_);
-      return alone_ns_;
+      return time_alone_ns_;
     }
     const Nanoseconds begin = now_ns();
     const timespec length{sleep_ns_ / 1'000'000'000, sleep_ns_ % 1'000'000'000};
@@ -45,7 +45,7 @@ class Computation {
   void measure_alone() {
     last_ns_[measured_++ % last_ns_.size()] = time_of(steps_);
     const std::size_t known = std::min(measured_, last_ns_.size());
-    alone_ns_ = static_cast<Nanoseconds>(
+    time_alone_ns_ = static_cast<Nanoseconds>(
         median_of({last_ns_.begin(), last_ns_.begin() + static_cast<std::ptrdiff_t>(known)}));
   }
 
@@ -78,7 +78,7 @@ class Computation {
   Nanoseconds sleep_ns_;
   std::vector<double> last_ns_ = std::vector<double>(5);
   std::size_t measured_ = 0;
-  Nanoseconds alone_ns_ = 0;
+  Nanoseconds time_alone_ns_ = 0;
 };
 
 }  // namespace offbeat::bench

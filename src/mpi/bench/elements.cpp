@@ -19,13 +19,13 @@ T load(const std::byte* element) {
 }
 
 template <class T>
-void put(std::byte* element, int value) {
+void from_int(std::byte* element, int value) {
   const T converted = static_cast<T>(value);
   std::memcpy(element, &converted, sizeof converted);
 }
 
 template <class T>
-double get(const std::byte* element) {
+double to_double(const std::byte* element) {
   return static_cast<double>(load<T>(element));
 }
 
@@ -64,7 +64,7 @@ template <class T>
 constexpr ElementType element(std::string_view name, MPI_Datatype (*handle)()) {
   // A float of bytes 0xff is not a number. Integers of bytes 0x80 are far below the sums of small numbers.
   const auto poison = static_cast<std::byte>(std::is_floating_point_v<T> ? 0xff : 0x80);
-  return {name, sizeof(T), poison, handle, put<T>, combine<T>, get<T>};
+  return {name, sizeof(T), poison, handle, from_int<T>, combine<T>, to_double<T>};
 }
 
 // The handles are looked up by functions, because Open MPI's are no constants.

@@ -24,10 +24,10 @@ struct ElementType {
   // No correct result consists of this byte, except by chance if an element has only one or two bytes.
   std::byte poison;
   MPI_Datatype (*handle)();
-  void (*put)(std::byte* element, int value);
+  void (*from_int)(std::byte* element, int value);
   // Computes `element` = `element` op `other`. Integers wrap around.
   void (*combine)(Operation operation, std::byte* element, const std::byte* other);
-  double (*get)(const std::byte* element);
+  double (*to_double)(const std::byte* element);
 };
 
 // Return the type or the operation of that name. Throw std::runtime_error if there is none.

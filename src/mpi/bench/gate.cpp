@@ -17,7 +17,7 @@ constexpr std::uint64_t pauses_between_progress = 1024;
 }  // namespace
 
 Gate::Gate(const std::string& path, int rank, int ranks, bool yield)
-    : rank_(rank), others_(static_cast<std::uint64_t>(ranks) - 1), yield_(yield) {
+    : rank_(rank), other_ranks_(static_cast<std::uint64_t>(ranks) - 1), yield_(yield) {
   if (path.empty()) return;
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   void* address =
@@ -40,7 +40,7 @@ Nanoseconds Gate::next_start(Nanoseconds lead_ns) {
   }
   ++calls_;
   if (rank_ == 0) {
-    wait_for(page_->arrived, calls_ * others_);
+    wait_for(page_->arrived, calls_ * other_ranks_);
     page_->start = now_ns() + lead_ns;
     page_->announced.store(calls_, std::memory_order_release);
   } else {

@@ -38,7 +38,7 @@ class Gate {
 
   Page* page_ = nullptr;
   const int rank_;
-  const std::uint64_t others_;
+  const std::uint64_t other_ranks_;
   const bool yield_;
   std::uint64_t calls_ = 0;
 };

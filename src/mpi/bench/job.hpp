@@ -25,10 +25,10 @@ struct Job {
   bool yield = false;  // true if ranks share cores
   Library library;
   std::unique_ptr<Gate> gate;
-  clock::Model clock;            // converts this host's clock to that of rank 0
-  RecordFile records;            // rank 0 only
-  Nanoseconds alive_ns = 0;      // when rank 0 last reported that it is alive
-  Nanoseconds lead_ns = 50'000;  // time between announcing a start and the start; rank 0 adapts it
+  clock::Model clock;                 // converts this host's clock to that of rank 0
+  RecordFile records;                 // rank 0 only
+  Nanoseconds reported_alive_ns = 0;  // when rank 0 last reported that it is alive
+  Nanoseconds lead_ns = 50'000;       // time between announcing a start and the start; rank 0 adapts it
 };
 
 // Returns the values of all ranks on rank 0, in rank order, and nothing on other ranks. All ranks must give
@@ -44,14 +44,14 @@ template <class Value>
 
 // Gives every rank the values of rank 0.
 template <class Value>
-void share(std::span<Value> values) {
+void broadcast_from_rank_0(std::span<Value> values) {
   static_assert(std::is_trivially_copyable_v<Value>);
   MPI_Bcast(values.data(), static_cast<int>(values.size_bytes()), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 // Returns `value` of rank 0 on every rank.
 template <class Value>
 [[nodiscard]] Value value_on_rank_0(Value value) {
-  share(std::span(&value, 1));
+  broadcast_from_rank_0(std::span(&value, 1));
   return value;
 }
 

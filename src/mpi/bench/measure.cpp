@@ -21,7 +21,7 @@ constexpr Nanoseconds longest_batch_ns = 50'000'000;
 constexpr Nanoseconds longest_silence_ns = 5'000'000'000;
 
 // The times of one call on one rank, in the global clock.
-struct Times {
+struct CallTimes {
   Nanoseconds arrival;
   Nanoseconds exit;
   Nanoseconds late;    // arrival minus the time that the pattern asks for
@@ -29,37 +29,38 @@ struct Times {
 };
 
 // What rank 0 announces. If there are no rounds, the cell is finished.
-struct Batch {
+struct AnnouncedBatch {
   std::int64_t rounds;
   Nanoseconds lead_ns;
 };
 
 // Calls of one variant in a row. The first calls are not counted: they find the code of another variant in
 // the caches, so their times would depend on the variant before. In long calls this makes no difference.
-struct Block {
+struct CallBlock {
   int calls;
-  int counted;
+  int counts_for_result;
 };
-constexpr int most_counted = 12;
+constexpr int max_counted_calls = 12;
 constexpr int usual_warm_up = 4;
 
-Block block_for(double expected_us, std::optional<int> warm_up) {
+CallBlock block_for_expected_time(double expected_us, std::optional<int> warm_up) {
   if (expected_us > 10'000) return {warm_up.value_or(0) + 1, 1};
   if (expected_us > 100) return {warm_up.value_or(0) + 4, 4};
-  return {warm_up.value_or(usual_warm_up) + most_counted, most_counted};
+  return {warm_up.value_or(usual_warm_up) + max_counted_calls, max_counted_calls};
 }
 
 struct TimedCall {
   std::size_t variant;
-  bool counted;
+  bool counts_for_result;
 };
 
-Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set,
-           Mode mode, const Computation& computation) {
+CallTimes call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& buffers, std::size_t set,
+               Mode mode, const Computation& computation) {
   buffers.prepare(set);
   const Nanoseconds start = job.gate->next_start(lead_ns);
   const Nanoseconds noticed = job.clock.to_global(now_ns());
-  const Nanoseconds arrival = job.clock.to_global(wait_until(job.clock.to_own(start + delay_ns), job.yield));
+  const Nanoseconds arrival =
+      job.clock.to_global(wait_until(job.clock.to_local(start + delay_ns), job.yield));
   Nanoseconds computed_ns = 0;
   if (mode == Mode::blocking) {
     buffers.call(set);
@@ -74,20 +75,20 @@ Times call(const Job& job, Nanoseconds lead_ns, Nanoseconds delay_ns, Buffers& b
 }
 
 // The work for one cell on every rank, in batches. Rank 0 gathers the times and decides when to stop.
-class Run {
+class CellRun {
  public:
-  Run(Job& job, const Cell& cell, const std::vector<Variant>& variants, Buffers& buffers)
+  CellRun(Job& job, const Cell& cell, const std::vector<MeasuredVariant>& variants, Buffers& buffers)
       : job_(job),
         cell_(cell),
         variants_(variants),
         buffers_(buffers),
-        computation_(cell.computing_ns, cell.asleep),
-        owners_(buffers.sets()),
+        computation_(cell.computing_ns, cell.sleeps),
+        last_user_of_set_(buffers.sets()),
         measurements_(variants.size()),
         blocks_(variants.size()) {}
 
   std::vector<Measurement> run() {
-    Batch batch = next();
+    AnnouncedBatch batch = next();
     while (batch.rounds > 0) {
       execute(batch);
       batch = next();
@@ -96,21 +97,21 @@ class Run {
   }
 
  private:
-  Batch next() {
-    Batch batch{};
+  AnnouncedBatch next() {
+    AnnouncedBatch batch{};
     if (job_.rank == 0) {
       batch = {stopped() ? 0 : rounds_, job_.lead_ns};
       choose_blocks();
     }
-    share(std::span(blocks_));
+    broadcast_from_rank_0(std::span(blocks_));
     return value_on_rank_0(batch);
   }
 
-  void execute(const Batch& batch) {
+  void execute(const AnnouncedBatch& batch) {
     const Nanoseconds begin = now_ns();
-    for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.poison(set);
-    std::fill(owners_.begin(), owners_.end(), variants_.size());
-    std::vector<Times> times;
+    for (std::size_t set = 0; set < buffers_.sets(); ++set) buffers_.fill_with_wrong_values(set);
+    std::fill(last_user_of_set_.begin(), last_user_of_set_.end(), variants_.size());
+    std::vector<CallTimes> times;
     std::vector<TimedCall> calls;
     for (std::int64_t i = 0; i < batch.rounds; ++i, ++round_) {
       for (std::size_t v = 0; v < variants_.size(); ++v)
@@ -118,30 +119,30 @@ class Run {
     }
     gather_times(batch, times, calls);
     gather_mismatches();
-    say_alive();
+    report_alive();
     if (now_ns() - begin < longest_batch_ns / 2) rounds_ = std::min<std::int64_t>(rounds_ * 2, 32);
   }
 
   // Reports that the ranks are alive. A cell may take long, and silence would mean that the ranks hang.
-  void say_alive() {
-    if (now_ns() - job_.alive_ns < longest_silence_ns) return;
+  void report_alive() {
+    if (now_ns() - job_.reported_alive_ns < longest_silence_ns) return;
     job_.records.write(Record("alive"));
-    job_.alive_ns = now_ns();
+    job_.reported_alive_ns = now_ns();
   }
 
-  void run_block(std::size_t variant, const Batch& batch, std::vector<Times>& times,
+  void run_block(std::size_t variant, const AnnouncedBatch& batch, std::vector<CallTimes>& times,
                  std::vector<TimedCall>& calls) {
     const auto& [algorithm, mode] = variants_[variant];
     // check() has verified that the expression is accepted.
     static_cast<void>(job_.library.select(buffers_.runner().collective, algorithm));
-    const Block block = blocks_[variant];
+    const CallBlock block = blocks_[variant];
     if (block.calls > 0 && mode != Mode::blocking) begin_block(variant);
     for (int i = 0; i < block.calls; ++i) {
       const std::size_t set = next_set(variant);
       // Every variant gets the same delays, so that differences come from the variants.
       const Nanoseconds late = delay(round_ * most_calls() + static_cast<std::size_t>(i));
       times.push_back(call(job_, batch.lead_ns, late, buffers_, set, mode, computation_));
-      calls.push_back({variant, i >= block.calls - block.counted});
+      calls.push_back({variant, i >= block.calls - block.counts_for_result});
     }
   }
 
@@ -156,7 +157,7 @@ class Run {
 
   std::size_t next_set(std::size_t variant) {
     const std::size_t set = calls_++ % buffers_.sets();
-    owners_[set] = variant;
+    last_user_of_set_[set] = variant;
     return set;
   }
 
@@ -165,7 +166,7 @@ class Run {
       const std::vector<double> delays_us = last_delays_us(measurements_[v], false);
       const bool enough = delays_us.size() >= static_cast<std::size_t>(cell_.max_iterations);
       const double us = delays_us.empty() ? expected_us(v) : summarize(delays_us).median;
-      blocks_[v] = enough ? Block{0, 0} : block_for(us + computing_us(v), cell_.warm_up);
+      blocks_[v] = enough ? CallBlock{0, 0} : block_for_expected_time(us + computing_us(v), cell_.warm_up);
     }
   }
 
@@ -181,19 +182,19 @@ class Run {
     return std::llround(fraction * static_cast<double>(cell_.skew_ns));
   }
 
-  void gather_times(const Batch& batch, const std::vector<Times>& times,
+  void gather_times(const AnnouncedBatch& batch, const std::vector<CallTimes>& times,
                     const std::vector<TimedCall>& calls) {
     const auto ranks = static_cast<std::size_t>(job_.ranks);
-    const std::vector<Times> all = gather(job_, times);
+    const std::vector<CallTimes> all = gather(job_, times);
     if (job_.rank != 0) return;
 
     const Nanoseconds tolerance_ns = std::max<Nanoseconds>(1000, cell_.skew_ns / 20);
     std::vector<double> notices;
     for (std::size_t i = 0; i < times.size(); ++i) {
-      Times last = begun(all[i]);
+      CallTimes last = begun(all[i]);
       std::int64_t first_arrival = last.arrival;
       for (std::size_t rank = 1; rank < ranks; ++rank) {
-        const Times other = begun(all[rank * times.size() + i]);
+        const CallTimes other = begun(all[rank * times.size() + i]);
         first_arrival = std::min(first_arrival, other.arrival);
         last = {std::max(last.arrival, other.arrival), std::max(last.exit, other.exit),
                 std::max(last.late, other.late), std::max(last.notice, other.notice)};
@@ -201,13 +202,13 @@ class Run {
       notices.push_back(static_cast<double>(last.notice));
       Measurement& m = measurements_[calls[i].variant];
       const bool enough = m.samples.size() >= static_cast<std::size_t>(cell_.max_iterations);
-      if (!calls[i].counted || (cell_.all_iterations && enough)) continue;
+      if (!calls[i].counts_for_result || (cell_.all_iterations && enough)) continue;
       m.samples.push_back({static_cast<double>(last.exit - last.arrival) * 1e-3,
                            static_cast<double>(last.exit - first_arrival) * 1e-3, last.late <= tolerance_ns});
       m.rank_us.resize(ranks);
       m.rank_on_time_us.resize(ranks);
       for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const Times mine = begun(all[rank * times.size() + i]);
+        const CallTimes mine = begun(all[rank * times.size() + i]);
         const double us = static_cast<double>(mine.exit - mine.arrival) * 1e-3;
         m.rank_us[rank] += us;
         if (m.samples.back().on_time) m.rank_on_time_us[rank] += us;
@@ -221,7 +222,7 @@ class Run {
   }
 
   // Replaces the arrival by the time from which delays count; see measure.hpp.
-  Times begun(Times times) const {
+  CallTimes begun(CallTimes times) const {
     if (job_.yield) times.arrival -= times.late;
     return times;
   }
@@ -229,14 +230,14 @@ class Run {
   // Verifies the results. Each set still holds the result of the last call that used it.
   void gather_mismatches() {
     std::vector<Mismatch> mine(variants_.size());
-    for (std::size_t set = 0; set < owners_.size(); ++set) {
-      if (owners_[set] == variants_.size()) continue;
-      Mismatch& first = mine[owners_[set]];
+    for (std::size_t set = 0; set < last_user_of_set_.size(); ++set) {
+      if (last_user_of_set_[set] == variants_.size()) continue;
+      Mismatch& first = mine[last_user_of_set_[set]];
       if (first.wrong_elements == 0) first = buffers_.verify(set);
     }
-    const std::vector<Wrong> found = first_wrong(job_, mine);
+    const std::vector<WrongResult> found = first_wrong_results(job_, mine);
     for (std::size_t v = 0; v < found.size(); ++v) {
-      Wrong& wrong = measurements_[v].wrong;
+      WrongResult& wrong = measurements_[v].wrong;
       if (wrong.rank < 0) wrong = found[v];
     }
   }
@@ -244,7 +245,7 @@ class Run {
   bool stopped() {
     const Nanoseconds now = now_ns();
     std::size_t fewest = measurements_.front().samples.size();
-    bool precise = !cell_.all_iterations && (job_.yield || mostly_on_time(measurements_));
+    bool precise = !cell_.all_iterations && (job_.yield || enough_on_time_samples(measurements_));
     bool wrong = false;
     for (const Measurement& m : measurements_) {
       fewest = std::min(fewest, m.samples.size());
@@ -257,7 +258,7 @@ class Run {
     if (now > cell_.end_ns) reason = "budget";
     if (precise) reason = "precision";
     if (wrong && reason == nullptr) reason = "wrong result";
-    for (Measurement& m : measurements_) m.stopped = reason == nullptr ? "" : reason;
+    for (Measurement& m : measurements_) m.stop_reason = reason == nullptr ? "" : reason;
     return reason != nullptr;
   }
 
@@ -271,7 +272,7 @@ class Run {
 
   // Returns how many calls a turn has at most. Each of them has its own delays.
   std::size_t most_calls() const {
-    return static_cast<std::size_t>(most_counted + std::max(cell_.warm_up.value_or(0), usual_warm_up));
+    return static_cast<std::size_t>(max_counted_calls + std::max(cell_.warm_up.value_or(0), usual_warm_up));
   }
 
   double computing_us(std::size_t variant) const {
@@ -280,12 +281,13 @@ class Run {
 
   Job& job_;
   const Cell& cell_;
-  const std::vector<Variant>& variants_;
+  const std::vector<MeasuredVariant>& variants_;
   Buffers& buffers_;
   Computation computation_;
-  std::vector<std::size_t> owners_;  // the variant that last used each set; variants_.size() means none
+  std::vector<std::size_t>
+      last_user_of_set_;  // the variant that last used each set; variants_.size() means none
   std::vector<Measurement> measurements_;
-  std::vector<Block> blocks_;
+  std::vector<CallBlock> blocks_;
   std::int64_t rounds_ = 1;  // how many rounds the next batch has (rank 0)
   std::size_t round_ = 0;
   std::size_t calls_ = 0;
@@ -302,12 +304,12 @@ std::vector<double> collect(const Measurement& measurement, bool only_on_time, M
 
 }  // namespace
 
-std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<Variant>& variants,
+std::vector<Measurement> measure(Job& job, const Cell& cell, const std::vector<MeasuredVariant>& variants,
                                  Buffers& buffers) {
-  return Run(job, cell, variants, buffers).run();
+  return CellRun(job, cell, variants, buffers).run();
 }
 
-bool mostly_on_time(const std::vector<Measurement>& measurements) {
+bool enough_on_time_samples(const std::vector<Measurement>& measurements) {
   for (const Measurement& m : measurements) {
     std::size_t on_time = 0;
     for (const Sample& sample : m.samples) on_time += sample.on_time ? 1 : 0;

@@ -35,7 +35,7 @@ enum class Mode : std::uint8_t {
 };  // `waiting` and `computing` use the non-blocking call
 
 // One of the alternatives that take turns.
-struct Variant {
+struct MeasuredVariant {
   std::string algorithm;
   Mode mode = Mode::blocking;
 };
@@ -44,7 +44,7 @@ struct Cell {
   const Arrival* arrival = nullptr;  // null: all ranks arrive together
   Nanoseconds skew_ns = 0;
   Nanoseconds computing_ns = 0;     // for the variants that compute
-  bool asleep = false;              // sleep instead of computing
+  bool sleeps = false;              // sleep instead of computing
   Nanoseconds expected_ns = 0;      // of one call, to size the blocks; 0: unknown
   Nanoseconds deadline_ns = never;  // when the measurement should end
   Nanoseconds end_ns = never;       // when it must end, even with few samples
@@ -60,7 +60,7 @@ struct Sample {
 };
 
 // A wrong result, and the first rank that saw it. Rank -1 means that no rank did.
-struct Wrong {
+struct WrongResult {
   Mismatch mismatch;
   int rank = -1;
 };
@@ -70,30 +70,31 @@ struct Measurement {
   std::vector<Sample> samples;
   // For each rank, its time in all these calls together, and in those in which all ranks were on time.
   std::vector<double> rank_us, rank_on_time_us;
-  Wrong wrong;
-  std::string stopped;  // why it stopped: "precision", "budget", "iterations" or "wrong result"
+  WrongResult wrong;
+  std::string stop_reason;  // why it stopped: "precision", "budget", "iterations" or "wrong result"
 };
 
 // Says whether one algorithm is correct on these buffers. It is complete on rank 0.
-struct Check {
+struct CorrectnessCheck {
   std::string error;  // not empty: the algorithm cannot be measured at all
   bool served = false;
-  Wrong wrong;
+  WrongResult wrong;
 };
 
 // All ranks of MPI_COMM_WORLD must call the next three functions.
 
 // Makes one call and checks its result. A blocking call that has a form in place is checked in both forms.
-[[nodiscard]] Check check(Job& job, const Variant& variant, Buffers& buffers);
+[[nodiscard]] CorrectnessCheck check(Job& job, const MeasuredVariant& variant, Buffers& buffers);
 [[nodiscard]] std::vector<Measurement> measure(Job& job, const Cell& cell,
-                                               const std::vector<Variant>& variants, Buffers& buffers);
+                                               const std::vector<MeasuredVariant>& variants,
+                                               Buffers& buffers);
 // Returns, on rank 0, for each element of `mine` the first rank that has this mismatch. On other ranks the
 // list is empty.
-[[nodiscard]] std::vector<Wrong> first_wrong(const Job& job, const std::vector<Mismatch>& mine);
+[[nodiscard]] std::vector<WrongResult> first_wrong_results(const Job& job, const std::vector<Mismatch>& mine);
 
 // Returns true if every variant has enough on-time samples to use only these. There is one answer for all
 // variants, so that like is compared with like.
-[[nodiscard]] bool mostly_on_time(const std::vector<Measurement>& measurements);
+[[nodiscard]] bool enough_on_time_samples(const std::vector<Measurement>& measurements);
 
 [[nodiscard]] std::vector<double> last_delays_us(const Measurement& measurement, bool only_on_time);
 [[nodiscard]] std::vector<double> total_delays_us(const Measurement& measurement, bool only_on_time);

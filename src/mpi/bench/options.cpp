@@ -24,7 +24,7 @@ Options parse_options(int argc, char** argv) {
       continue;
     }
     if (name == "--asleep") {
-      options.asleep = true;
+      options.sleeps = true;
       continue;
     }
     if (name == "--probe") {

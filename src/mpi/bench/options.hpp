@@ -66,7 +66,7 @@ struct Options {
   bool same_buffers = false;           // use the same buffers in every call, instead of several in turn
   bool yield = false;                  // ranks share cores, so a waiting rank gives its core away
   std::optional<Computing> computing;  // non-blocking calls; none: blocking calls
-  bool asleep = false;                 // sleep instead of computing
+  bool sleeps = false;                 // sleep instead of computing
   bool probe = false;                  // measure nothing, see probe.hpp; only `output` is needed
 };
 

@@ -11,7 +11,7 @@
 namespace offbeat::bench {
 namespace {
 
-struct Found {
+struct RankFacts {
   bool is_loaded;
   bool is_intercepted;
   bool has_board;  // the ranks of this host share memory
@@ -22,7 +22,7 @@ struct Found {
 };
 
 // Makes one allreduce, and returns whether its sum is right.
-bool adds_up(MPI_Comm communicator) {
+bool allreduce_is_right(MPI_Comm communicator) {
   int ranks = 0;
   MPI_Comm_size(communicator, &ranks);
   const int one = 1;
@@ -31,8 +31,8 @@ bool adds_up(MPI_Comm communicator) {
   return sum == ranks;
 }
 
-Found look(const Library& library) {
-  Found found{};
+RankFacts inspect_rank(const Library& library) {
+  RankFacts found{};
   struct statvfs memory {};
   if (statvfs("/dev/shm", &memory) == 0) {
     found.shared_bytes = static_cast<std::int64_t>(memory.f_blocks * memory.f_frsize);
@@ -47,15 +47,15 @@ Found look(const Library& library) {
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   found.is_loaded = library.is_loaded();
   if (!found.is_loaded) {
-    found.is_right = adds_up(MPI_COMM_WORLD) && adds_up(node);
+    found.is_right = allreduce_is_right(MPI_COMM_WORLD) && allreduce_is_right(node);
   } else {
     const std::uint64_t before = library.counters(Collective::allreduce).intercepted;
-    found.is_right = adds_up(MPI_COMM_WORLD);
+    found.is_right = allreduce_is_right(MPI_COMM_WORLD);
     found.is_intercepted = library.counters(Collective::allreduce).intercepted > before;
     // arrival_tree needs the board. Without one the call goes to the host.
     const std::string error = library.select(Collective::allreduce, "arrival_tree");
     const std::uint64_t served = library.counters(Collective::allreduce).served;
-    found.is_right = adds_up(node) && found.is_right;
+    found.is_right = allreduce_is_right(node) && found.is_right;
     found.has_board = error.empty() && library.counters(Collective::allreduce).served > served;
   }
   MPI_Comm_free(&node);
@@ -65,9 +65,9 @@ Found look(const Library& library) {
 }  // namespace
 
 void probe(Job& job, const std::vector<std::string>& hosts, const std::vector<std::string>& cpus) {
-  const std::vector<Found> all = gather(job, std::vector{look(job.library)});
+  const std::vector<RankFacts> all = gather(job, std::vector{inspect_rank(job.library)});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const Found& found = all[rank];
+    const RankFacts& found = all[rank];
     Record record("probe");
     record.add("rank", static_cast<std::int64_t>(rank)).add("host", hosts[rank]).add("cpus", cpus[rank]);
     record.add("loaded", found.is_loaded).add("intercepted", found.is_intercepted);

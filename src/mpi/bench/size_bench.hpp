@@ -27,23 +27,23 @@ class SizeBench {
   void measure_all(const CellRequest& request, const Arrival& arrival, std::size_t cells_left);
 
  private:
-  struct Checked {
+  struct CheckedAlgorithm {
     std::string algorithm;
     // True if it is correct, and runs on offbeat unless it is native. Equal on all ranks.
     bool usable = false;
-    Wrong wrong;  // rank 0 only
+    WrongResult wrong;  // rank 0 only
   };
 
   void begin(const char* what, const std::string& pattern, const std::string& algorithm);
   [[nodiscard]] Mode mode() const { return options_.computing ? Mode::waiting : Mode::blocking; }
   // Returns all variants: the algorithms of usable_ in order, and then, if ranks compute, again without
   // computing.
-  [[nodiscard]] std::vector<Variant> variants() const;
-  [[nodiscard]] bool is_accepted(const std::string& algorithm) const;
+  [[nodiscard]] std::vector<MeasuredVariant> variants() const;
+  [[nodiscard]] bool host_accepts_name(const std::string& algorithm) const;
   [[nodiscard]] std::string check_all();
   [[nodiscard]] double calibrate(std::size_t cells_left);
-  [[nodiscard]] Nanoseconds share_ns(std::size_t cells_left) const;
-  [[nodiscard]] bool only_on_time(const std::vector<Measurement>& measurements) const;
+  [[nodiscard]] Nanoseconds time_share_ns(std::size_t cells_left) const;
+  [[nodiscard]] bool use_only_on_time(const std::vector<Measurement>& measurements) const;
   [[nodiscard]] Collective collective() const { return buffers_.runner().collective; }
   void write_unusable(const CellRequest& request);
 
@@ -53,8 +53,8 @@ class SizeBench {
   const std::int64_t size_bytes_;
   Buffers buffers_;
   double native_us_;  // native's balanced median
-  std::vector<Checked> checked_;
-  std::vector<std::string> usable_;
+  std::vector<CheckedAlgorithm> checked_;
+  std::vector<std::string> usable_algorithms_;
 };
 
 // Returns true if the time is over. All ranks get the same answer, although their clocks may differ.

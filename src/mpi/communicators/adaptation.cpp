@@ -20,17 +20,17 @@ constexpr std::size_t calls_in_a_row = 4;
 constexpr std::size_t warm_ups(CallForm form) { return form == CallForm::blocking ? 2 : 8; }
 
 // Returns true if this rank gets data of every other rank. It then cannot leave before all have arrived.
-bool waits_for_all(const Call& call, int rank, int ranks) {
-  if (facts(call.collective).has_operation) return call.output.count > 0;
+bool needs_every_rank(const Call& call, int rank, int ranks) {
+  if (facts_of(call.collective).has_operation) return call.output.count > 0;
   for (int other = 0; other < ranks; ++other)
-    if (other != rank && call.output_blocks.of(call.output, other, ranks).count == 0) return false;
+    if (other != rank && call.output_blocks.block_of(call.output, other, ranks).count == 0) return false;
   return true;
 }
 
 // Returns false if this rank may leave the collective early, although the shortest time of all ranks counts.
-bool tells_of_algorithm(const Call& call, int rank, int ranks) {
+bool time_reflects_algorithm(const Call& call, int rank, int ranks) {
   return combine_times(call.collective) == CombineTimes::longest || call.collective == Collective::barrier ||
-         waits_for_all(call, rank, ranks);
+         needs_every_rank(call, rank, ranks);
 }
 
 // Returns the lengths that share a trial with `bytes`.
@@ -45,10 +45,11 @@ Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t by
 RowTrial::RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes)
     : row_(&row),
       bytes_(similar_lengths(row.bytes, bytes)),
-      widest_(static_cast<std::uint32_t>(std::min(row.elements.narrow, BoardShape::smallest_chunk))),
+      widest_(static_cast<std::uint32_t>(
+          std::min(row.elements.widest_narrow_element, BoardShape::smallest_chunk))),
       form_(form),
       collective_(collective),
-      pinned_(Chosen::by(row.alternatives.front())),
+      pinned_(ChosenAlternative::from_alternative(row.alternatives.front())),
       trial_(row.alternatives.size(), combine_times(collective), calls_in_a_row, warm_ups(form)),
       combined_(trial_.most_times()) {}
 
@@ -60,10 +61,10 @@ std::uint64_t RowTrial::now() {
 void RowTrial::begin_call(const Call& call, int rank, int ranks) {
   {
     const std::lock_guard lock(lock_);
-    slot_ = trial_.count_call();
+    trial_slot_ = trial_.count_call();
   }
-  if (slot_ == Trial::no_slot) return;
-  if (!tells_of_algorithm(call, rank, ranks)) slot_ = Trial::no_slot;
+  if (trial_slot_ == Trial::no_slot) return;
+  if (!time_reflects_algorithm(call, rank, ranks)) trial_slot_ = Trial::no_slot;
   begun_ = now();
 }
 
@@ -72,8 +73,8 @@ MeasuredCall RowTrial::begin_request(const Call& call, int rank, int ranks) {
   if (trial_.try_count_call()) return measured;
   const std::lock_guard lock(lock_);
   measured.opening_ = trial_.opening();
-  measured.slot_ = trial_.count_call();
-  if (measured.slot_ == Trial::no_slot || !tells_of_algorithm(call, rank, ranks)) return measured;
+  measured.trial_slot_ = trial_.count_call();
+  if (measured.trial_slot_ == Trial::no_slot || !time_reflects_algorithm(call, rank, ranks)) return measured;
   measured.trial_ = shared_from_this();
   measured.begun_ = now();
   return measured;
@@ -93,7 +94,7 @@ void RowTrial::copy_times(std::span<std::uint64_t> to) {
 // have already decided.
 void MeasuredCall::end() {
   const std::lock_guard lock(trial_->lock_);
-  if (trial_->trial_.opening() == opening_) trial_->trial_.set_time(slot_, spent_);
+  if (trial_->trial_.opening() == opening_) trial_->trial_.set_time(trial_slot_, spent_ns_);
 }
 
 RowTrial& Adaptation::find(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes) {

@@ -49,9 +49,9 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   [[nodiscard]] const Trial& trial() const { return trial_; }
 
   // Returns what the next call runs. It is the same until that call is counted.
-  [[nodiscard]] Chosen next() const {
+  [[nodiscard]] ChosenAlternative next() const {
     if (trial_.measures()) [[unlikely]]
-      return Chosen::by(row_->alternatives[trial_.next()]);
+      return ChosenAlternative::from_alternative(row_->alternatives[trial_.next()]);
     return pinned_;
   }
   // Counts a blocking call as it begins, if nothing but that has to be done. Otherwise returns false, and
@@ -61,8 +61,8 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   // rank of the communicator does.
   void begin_call(const Call& call, int rank, int ranks);
   void end_call() {
-    if (slot_ != Trial::no_slot) [[unlikely]]
-      set_time(slot_, now() - begun_);
+    if (trial_slot_ != Trial::no_slot) [[unlikely]]
+      set_time(trial_slot_, now() - begun_);
   }
   // Counts a non-blocking call as it begins. The result takes its time.
   [[nodiscard]] MeasuredCall begin_request(const Call& call, int rank, int ranks);
@@ -77,7 +77,7 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
     const std::lock_guard lock(lock_);
     std::ranges::copy(combined, trial_.times().begin());
     const bool is_pinned = trial_.decide();
-    pinned_ = Chosen::by(row_->alternatives[trial_.pinned()]);
+    pinned_ = ChosenAlternative::from_alternative(row_->alternatives[trial_.pinned()]);
     return is_pinned;
   }
 
@@ -95,12 +95,12 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   const std::uint32_t widest_;  // the most bytes that an element may have
   const CallForm form_;
   const Collective collective_;
-  Chosen pinned_;
+  ChosenAlternative pinned_;
   Trial trial_;
   SpinLock lock_;
   std::vector<std::uint64_t> combined_;
-  std::size_t slot_ = Trial::no_slot;  // of the present blocking call
-  std::uint64_t begun_ = 0;            // when it began
+  std::size_t trial_slot_ = Trial::no_slot;  // of the present blocking call
+  std::uint64_t begun_ = 0;                  // when it began
 };
 
 // A non-blocking call whose time belongs into a slot of a trial. It keeps the trial alive, but not its
@@ -112,7 +112,7 @@ class MeasuredCall {
   // Returns true if a trial needs the time of this call.
   explicit operator bool() const { return trial_ != nullptr; }
   // Adds a time in nanoseconds to that which the program has spent in this call.
-  void add(std::uint64_t nanoseconds) { spent_ += nanoseconds; }
+  void add(std::uint64_t nanoseconds) { spent_ns_ += nanoseconds; }
   void add_since(std::uint64_t begun) { add(RowTrial::now() - begun); }
   // Returns when the call began.
   [[nodiscard]] std::uint64_t begun() const { return begun_; }
@@ -122,10 +122,10 @@ class MeasuredCall {
  private:
   friend class RowTrial;
   std::shared_ptr<RowTrial> trial_;
-  std::size_t slot_ = Trial::no_slot;
+  std::size_t trial_slot_ = Trial::no_slot;
   std::uint32_t opening_ = 0;
   std::uint64_t begun_ = 0;
-  std::uint64_t spent_ = 0;
+  std::uint64_t spent_ns_ = 0;
 };
 
 class Adaptation {
@@ -145,7 +145,7 @@ class Adaptation {
   }
   // Calls visit(trial) for each trial that is due.
   template <class Visit>
-  void each_due(Visit&& visit) {
+  void for_each_due_trial(Visit&& visit) {
     for (const auto& each : trials_)
       if (each->is_due()) visit(*each);
   }

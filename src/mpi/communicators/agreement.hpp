@@ -20,11 +20,11 @@ struct Agreement {
   std::shared_ptr<Team::Place> place = nullptr;
   std::shared_ptr<const TeamPlans> plans = nullptr;
   std::shared_ptr<PrivateCommunicator> messages = nullptr;  // to be shared; null if the team has none yet
-  std::uint64_t new_messages = 0;  // the number for a private communicator that may be made
+  std::uint64_t new_messages_number = 0;  // the number for a private communicator that may be made
 };
 
 // The reason for an intra-communicator of one rank.
-inline constexpr std::string_view one_rank = "one rank";
+inline constexpr std::string_view only_one_rank_reason = "one rank";
 // Returns the reason why the host must serve every call on a communicator, or an empty text if it need not.
 // It sends no message, allocates no memory, and gives equal answers on all ranks.
 [[nodiscard]] std::string_view why_never_served(const Host& host, MPI_Comm communicator);

@@ -29,14 +29,14 @@ std::string microseconds_text(std::uint64_t nanoseconds) {
   return std::to_string(nanoseconds / 1000) + "." + std::to_string(nanoseconds % 1000 / 100) + " us";
 }
 
-std::string text_of(const Range<std::size_t>& bytes) {
-  if (bytes.most == any_length)
+std::string range_text(const Range<std::size_t>& bytes) {
+  if (bytes.most == max_length)
     return bytes.least == 0 ? " of any length" : " from " + size_text(bytes.least);
   return (bytes.least == 0 ? " up to " : " from " + size_text(bytes.least) + " to ") + size_text(bytes.most);
 }
 
 // Returns the lengths of the rows around row `index` for which the line would be equal.
-Range<std::size_t> bytes_of(const std::vector<PlanRow>& rows, std::size_t index) {
+Range<std::size_t> lengths_with_equal_line(const std::vector<PlanRow>& rows, std::size_t index) {
   const auto is_alike = [&](const PlanRow& row) {
     return row.expression == rows[index].expression && row.reason == rows[index].reason;
   };
@@ -61,13 +61,13 @@ void Announcements::say_choice(Collective collective, CallForm form, const Plan&
   // The lines are never destroyed, because a program may call MPI while it exits.
   static std::mutex mutex;
   static auto* lines = new std::set<std::pair<int, std::string>>;
-  try_to([&] {
+  run_unless_out_of_memory([&] {
     const Expression& expression = *row.expression;
     const bool varies = !expression.runs_on_host() && !expression.same_bits_every_run();
     const std::string why = why_native.empty() ? row.reason : std::string(why_native);
     const std::string line = std::string(prefix_of(form)) + std::string(name_of(collective)) +
-                             text_of(bytes_of(plan.rows, index)) + ", ranks: " + std::to_string(ranks) +
-                             ": " + expression.text() + " (" + why +
+                             range_text(lengths_with_equal_line(plan.rows, index)) +
+                             ", ranks: " + std::to_string(ranks) + ": " + expression.text() + " (" + why +
                              (varies ? "; bits differ from run to run)" : ")");
     const std::lock_guard lock(mutex);
     if (lines->emplace(ranks, line).second) say(line);
@@ -75,7 +75,7 @@ void Announcements::say_choice(Collective collective, CallForm form, const Plan&
 }
 
 void Announcements::say_pinned(const RowTrial& row, int ranks) {
-  try_to([&] {
+  run_unless_out_of_memory([&] {
     const Trial& trial = row.trial();
     const std::vector<Alternative>& all = row.row().alternatives;
     std::string times;
@@ -84,9 +84,10 @@ void Announcements::say_pinned(const RowTrial& row, int ranks) {
       times += (k == 0 ? "" : ", ") + all[k].expression->text() + " " +
                (time == 0 ? "not measured" : microseconds_text(time));
     }
-    say(std::string(prefix_of(row.form())) + std::string(name_of(row.collective())) + text_of(row.bytes()) +
-        ", ranks: " + std::to_string(ranks) + ": " + all[trial.pinned()].expression->text() +
-        " is pinned after " + std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
+    say(std::string(prefix_of(row.form())) + std::string(name_of(row.collective())) +
+        range_text(row.bytes()) + ", ranks: " + std::to_string(ranks) + ": " +
+        all[trial.pinned()].expression->text() + " is pinned after " +
+        std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
   });
 }
 

@@ -27,7 +27,7 @@ CallSignature::CallSignature(const Host& host, const Types& types, Collective co
     host.Type_size(type, &size);
     std::snprintf(this->type, sizeof this->type, "a type of %d bytes", size);
   }
-  if (facts(collective).has_operation) std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
+  if (facts_of(collective).has_operation) std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
 }
 
 CallSignature::CallSignature(Collective collective, std::int64_t count, std::string_view type,
@@ -50,15 +50,16 @@ void CallSignature::add_block(std::int64_t length) {
   }
 }
 
-void CallSignature::gives_itself(std::int64_t given_bytes, std::int64_t taken_bytes) {
+void CallSignature::set_own_block_bytes(std::int64_t given_bytes, std::int64_t taken_bytes) {
   if (given_bytes == taken_bytes) return;
-  given = given_bytes;
-  taken = taken_bytes;
+  bytes_to_itself = given_bytes;
+  bytes_from_itself = taken_bytes;
 }
 
-bool CallSignature::fits(const CallSignature& first) const {
-  return given == taken && collective == first.collective && count == first.count && root == first.root &&
-         blocks == first.blocks && std::strcmp(type, first.type) == 0 && std::strcmp(op, first.op) == 0;
+bool CallSignature::matches(const CallSignature& first) const {
+  return bytes_to_itself == bytes_from_itself && collective == first.collective && count == first.count &&
+         root == first.root && blocks == first.blocks && std::strcmp(type, first.type) == 0 &&
+         std::strcmp(op, first.op) == 0;
 }
 
 std::string CallSignature::text() const {
@@ -66,20 +67,21 @@ std::string CallSignature::text() const {
   std::string text = std::to_string(count) + " x " + type;
   if (op[0] != '\0') text += std::string(", ") + op;
   if (block_text[0] != '\0') text += std::string(", blocks of ") + block_text;
-  if (facts(collective).has_root) text += ", root " + std::to_string(root);
+  if (facts_of(collective).has_root) text += ", root " + std::to_string(root);
   return text;
 }
 
 namespace {
 
 std::string function_of(const CallSignature& call) {
-  return "MPI_" + std::string(facts(call.collective).function);
+  return "MPI_" + std::string(facts_of(call.collective).function);
 }
 
 std::string mismatch(const CallSignature& first, int rank, const CallSignature& other) {
-  if (other.given != other.taken) {
+  if (other.bytes_to_itself != other.bytes_from_itself) {
     return "mismatched " + function_of(other) + ": rank " + std::to_string(rank) + " gives itself " +
-           std::to_string(other.given) + " bytes and takes " + std::to_string(other.taken);
+           std::to_string(other.bytes_to_itself) + " bytes and takes " +
+           std::to_string(other.bytes_from_itself);
   }
   const bool is_one_function = first.collective == other.collective;
   const auto call = [&](const CallSignature& each) {
@@ -113,7 +115,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
       std::memcpy(&other, theirs.data, sizeof other);
     }
     if (rank == 0) first = other;
-    if (difference.empty() && !other.fits(first)) difference = mismatch(first, rank, other);
+    if (difference.empty() && !other.matches(first)) difference = mismatch(first, rank, other);
   }
   return difference;
 }
@@ -121,7 +123,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
 std::string find_mismatch(SetUp& set_up, const CallSignature& mine) {
   CallSignature first = mine;
   set_up.broadcast(first);
-  const int differs = set_up.first_without(mine.fits(first));
+  const int differs = set_up.first_without(mine.matches(first));
   if (differs == set_up.size) return {};
   CallSignature other = mine;
   set_up.broadcast(other, differs);

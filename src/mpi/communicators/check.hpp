@@ -26,8 +26,8 @@ struct CallSignature {
   std::uint64_t blocks = 0;
   char block_text[64] = {};
   // The bytes that this rank gives itself and takes from itself, if they differ; otherwise -1.
-  std::int64_t given = -1;
-  std::int64_t taken = -1;
+  std::int64_t bytes_to_itself = -1;
+  std::int64_t bytes_from_itself = -1;
 
   // The first constructor is for a barrier. The second is for a collective whose data have `type`, or another
   // type of equal size.
@@ -38,9 +38,9 @@ struct CallSignature {
   CallSignature(Collective collective, std::int64_t count, std::string_view type, std::string_view op,
                 int root);
   void add_block(std::int64_t length);
-  void gives_itself(std::int64_t given_bytes, std::int64_t taken_bytes);
+  void set_own_block_bytes(std::int64_t given_bytes, std::int64_t taken_bytes);
   // Returns true if this call matches `first`, the call of rank 0.
-  [[nodiscard]] bool fits(const CallSignature& first) const;
+  [[nodiscard]] bool matches(const CallSignature& first) const;
   [[nodiscard]] std::string text() const;
 };
 

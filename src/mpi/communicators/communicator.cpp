@@ -19,7 +19,7 @@ namespace offbeat {
 namespace {
 
 [[nodiscard]] bool may_be_revoked(const FaultTolerance& faults, std::string_view why_native) {
-  return why_native == one_rank ? faults.can_revoke() : why_native.empty() && faults.is_on();
+  return why_native == only_one_rank_reason ? faults.can_revoke() : why_native.empty() && faults.is_enabled();
 }
 
 }  // namespace
@@ -31,11 +31,11 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view w
     : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle), WhenHostEnds::stop),
       process_(process),
       life_(process.fault_tolerance(), handle, may_be_revoked(process.fault_tolerance(), why_native)),
-      is_one_rank_(why_native == one_rank),
+      is_one_rank_(why_native == only_one_rank_reason),
       why_native_(why_native),
       means_(process, life_, {process.settings.window_bytes, NodeBoard::stages_of_communicator}, serves()),
       plans_(process.selection) {
-  apply();
+  put_plans_into_use();
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
@@ -45,21 +45,21 @@ Communicator::Communicator(const Communicator& origin, const BoardSize& board_si
       why_native_(origin.why_native_),
       means_(process_, life_, board_size, serves()),
       plans_(process_.selection) {
-  apply();
+  put_plans_into_use();
 }
 
 Communicator::~Communicator() {
   process_.forget(*this);
-  if (life_.is_broken() || (means_.have_board() && means_.node_board().is_given_up())) means_.spoil();
+  if (life_.is_broken() || (means_.have_board() && means_.node_board().is_given_up())) means_.forbid_reuse();
 }
 
 void Communicator::break_down() {
-  const std::optional<CommunicatorLife::Failure> failure = life_.fail(std::current_exception());
+  const std::optional<CommunicatorLife::Failure> failure = life_.record_failure(std::current_exception());
   if (!failure || !means_.have_board()) return;
   NodeBoard& board = means_.node_board();
   // A rank that finds another process dead has not failed itself.
   int dead = failure->dead_rank;
-  if (failure->code == FaultTolerance::process_failed) dead = life_.first_lost();
+  if (failure->code == FaultTolerance::process_failed) dead = life_.first_dead_process();
   if (dead != MPI_UNDEFINED) {
     board.give_up(dead, "its process has died", failure->code);
   } else {
@@ -71,17 +71,17 @@ void Communicator::break_down() {
 
 void Communicator::leave_to_host(std::string_view why) {
   why_native_ = why;
-  apply();
+  put_plans_into_use();
 }
 
-void Communicator::apply() {
+void Communicator::put_plans_into_use() {
   is_verbose_ = process_.settings.verbose > 0 && process_.host.rank_in(MPI_COMM_WORLD) == 0;
   announcements_.forget();
   const bool have_agreed = serves() && plans_.agreed() != nullptr;
   const Plans& plans = have_agreed ? means_.shared().choose(*plans_.agreed()) : process_.selection.native();
   plans_.use(plans, [&](Collective collective) { return has_means_for(requested_.with(collective)); });
   adaptation_.use(plans);
-  begins_with_ = means_.means_of_operations();
+  means_for_begin_ = means_.means_of_operations();
 }
 
 Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, std::size_t width) {
@@ -91,13 +91,14 @@ Choice Communicator::choose_from_rows(Collective collective, std::size_t bytes, 
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
   if (&row == &plan.without_host && !has_messages(collective)) return {};
-  if (!row.has_choice()) return {Chosen::by(row)};
+  if (!row.has_choice()) return {ChosenAlternative::from_alternative(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::blocking, bytes); });
   return {trial->next(), trial};
 }
 
-Choice Communicator::choose_undecided(Collective collective, std::size_t bytes, std::size_t width) {
+Choice Communicator::choose_without_deciding_trials(Collective collective, std::size_t bytes,
+                                                    std::size_t width) {
   const bool may_be_due =
       !plans_.is_up_to_date(collective) && plans_.are_current() && has_means_for({collective});
   return may_be_due ? choose_from_rows(collective, bytes, width) : choose(collective, bytes, width);
@@ -109,15 +110,15 @@ MeasuredCall Communicator::begin_measured_request(RowTrial& row, const Call& cal
   return measured;
 }
 
-void Communicator::decide(RowTrial& row) {
+void Communicator::decide_trial(RowTrial& row) {
   const bool is_pinned = break_on_error(row.collective(), 0, [&] {
     return row.decide(
-        [&](std::span<std::uint64_t> times) { combine(times, combine_times(row.collective())); });
+        [&](std::span<std::uint64_t> times) { combine_over_ranks(times, combine_times(row.collective())); });
   });
   if (is_pinned && is_verbose_) Announcements::say_pinned(row, size_);
 }
 
-void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
+void Communicator::combine_over_ranks(std::span<std::uint64_t> times, CombineTimes how) {
   const MPI_Op op = how == CombineTimes::shortest ? MPI_MIN : MPI_MAX;
   if (!means_.have_board() || means_.team().locality().membership.nodes() > 1) {
     MpiSetUp(process_.host, life_.handle(), process_.settings, Collective::allreduce, false)
@@ -129,10 +130,10 @@ void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
   const Call call{Collective::allreduce,
                   {data, times.size(), sizeof(std::uint64_t)},
                   {data, times.size(), sizeof(std::uint64_t)},
-                  process_.types().predefined(MPI_UINT64_T, op)};
+                  process_.types().find_predefined(MPI_UINT64_T, op)};
   const Immediate* immediate = immediate_form(*expression.algorithm, size_);
-  const bool is_short = immediate != nullptr && times.size_bytes() <= immediate->most_bytes(size_);
-  run({&expression, is_short ? immediate->run : nullptr}, call, times.size_bytes());
+  const bool is_in_immediate_row = immediate != nullptr && times.size_bytes() <= immediate->most_bytes(size_);
+  run({&expression, is_in_immediate_row ? immediate->run : nullptr}, call, times.size_bytes());
 }
 
 // -- calls
@@ -140,7 +141,7 @@ void Communicator::combine(std::span<std::uint64_t> times, CombineTimes how) {
 void Communicator::check(const CallSignature& mine) {
   if (!serves()) return;
   life_.require_intact();
-  enter_board(mine.collective, 0);
+  record_call_on_board(mine.collective, 0);
   std::string mismatch;
   break_on_error([&] {
     // On several nodes the check on the board only serves to name late ranks. Its ranks must not stop at a
@@ -156,9 +157,9 @@ void Communicator::check(const CallSignature& mine) {
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
-bool Communicator::may_have_stand_ins(const Chosen& chosen, Collective collective) {
-  return chosen &&
-         offbeat::may_have_stand_ins(*chosen.expression->algorithm, chosen.at_once != nullptr, collective);
+bool Communicator::may_have_stand_ins(const ChosenAlternative& chosen, Collective collective) {
+  return chosen && offbeat::may_have_stand_ins(*chosen.expression->algorithm,
+                                               chosen.immediate_form != nullptr, collective);
 }
 
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
@@ -189,31 +190,32 @@ bool Communicator::has_messages(Collective collective) {
   return are_found;
 }
 
-Chosen Communicator::choose_without_host(Chosen chosen, const Call& call, std::size_t bytes) {
+ChosenAlternative Communicator::choose_without_host(ChosenAlternative chosen, const Call& call,
+                                                    std::size_t bytes) {
   announce(call.collective, bytes);
   if ((chosen && !chosen.expression->runs_on_host()) || !serves()) return chosen;
   if (!has_messages(call.collective)) return {};
-  return Chosen::by(plans_.of(call.collective).plan().without_host);
+  return ChosenAlternative::from_alternative(plans_.of(call.collective).plan().without_host);
 }
 
 // If the board has only the stage for blocking collectives, an operation uses messages.
-Chosen Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
-  const Chosen chosen =
-      choose_without_host(choose_undecided(call.collective, bytes, call.output.width), call, bytes);
+ChosenAlternative Communicator::choose_for_operation(const Call& call, std::size_t bytes) {
+  const ChosenAlternative chosen = choose_without_host(
+      choose_without_deciding_trials(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen || !means_.have_board() || means_.node_board().stages() > 1) return chosen;
   if (!has_messages(call.collective)) return {};
   const Plan& plan = plans_.agreed()->without_board.of(call.collective);
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes);
-  return Chosen::by(row.expression->runs_on_host() ? plan.without_host : row);
+  return ChosenAlternative::from_alternative(row.expression->runs_on_host() ? plan.without_host : row);
 }
 
 bool Communicator::run_without_host(PreparedCall& prepared) {
   life_.require_intact();
   const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
-  const Chosen chosen =
-      is_one_rank_ ? Chosen{&copied_alone, nullptr}
+  const ChosenAlternative chosen =
+      is_one_rank_ ? ChosenAlternative{&copy_on_single_rank, nullptr}
                    : choose_without_host(choose(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen) return false;
   count(call.collective);
@@ -236,11 +238,11 @@ std::unique_ptr<Operation> Communicator::begin(PreparedCall& prepared) {
   life_.require_intact();
   const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
-  if (is_one_rank_ || (bytes == 0 && is_over_if_empty(call.collective))) {
+  if (is_one_rank_ || (bytes == 0 && skips_empty_calls(call.collective))) {
     auto complete = std::make_unique<Operation>(*this, call, bytes);
     return run_without_host(prepared) ? std::move(complete) : nullptr;
   }
-  const Chosen chosen = choose_for_operation(call, bytes);
+  const ChosenAlternative chosen = choose_for_operation(call, bytes);
   if (!chosen) return nullptr;
   count(call.collective);
   break_on_error(call.collective, bytes, [&] {
@@ -260,17 +262,17 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
     // All ranks get equal answers here. If this function cannot continue, a blocking call brings the plans up
     // to date.
     if (!plans_.are_current() || !has_means_for({collective})) return {};
-    if (!adaptation_.is_any_due()) apply();
+    if (!adaptation_.is_any_due()) put_plans_into_use();
   }
   const Plan& plan = plans_.of(collective).nonblocking();
   if (plan.empty()) return {};
   const PlanRow& row = plan.row_for(bytes, width);
-  if (&row == &plan.without_host || !begins_with_.contain(row.needs)) return {};
+  if (&row == &plan.without_host || !means_for_begin_.contain(row.needs)) return {};
   // Alternatives of a persistent request are not measured: it has few starts, and the ranks never compare
   // times for it.
   const bool is_measured =
-      row.has_choice() && !life_.works_apart() && begins_with_.contain(row.needs_of_all());
-  if (!is_measured) return {Chosen::by(row)};
+      row.has_choice() && !life_.serves_persistent_request() && means_for_begin_.contain(row.needs_of_all());
+  if (!is_measured) return {ChosenAlternative::from_alternative(row)};
   RowTrial* const trial = break_on_error(
       collective, bytes, [&] { return &adaptation_.trial(collective, row, CallForm::nonblocking, bytes); });
   return {trial->next(), trial};
@@ -283,14 +285,14 @@ void Communicator::announce_begun(Collective collective, std::size_t bytes) {
   announcements_.say_choice(collective, form, mine.nonblocking(), bytes, size_, why_native_);
 }
 
-void Communicator::begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call,
+void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternative chosen, const Call& call,
                          std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins) {
   const Expression& expression = *chosen.expression;
-  enter_board(call.collective, bytes);
+  record_call_on_board(call.collective, bytes);
   break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
-    if (chosen.at_once != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_);
+    if (chosen.immediate_form != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_);
     plan.index = means_.next_index();
     plan.stage = means_.stage(plan.index);
     plan.transport = &means_.transport_of(plan.index);
@@ -322,18 +324,18 @@ bool Communicator::copies_alone(Collective collective) const {
 }
 
 void Communicator::copy_alone(const Call& call) {
-  const ConstVector from = call.input_blocks.of(call.input, 0, 1);
-  const Vector to = call.output_blocks.of(call.output, 0, 1);
+  const ConstVector from = call.input_blocks.block_of(call.input, 0, 1);
+  const Vector to = call.output_blocks.block_of(call.output, 0, 1);
   const bool has_both = from.bytes() > 0 && to.data != nullptr;
   if (from.data != to.data && has_both) std::memmove(to.data, from.data, from.bytes());
 }
 
-void Communicator::hold() {
+void Communicator::add_reference() {
   const OperationsUnderWay::Lock lock(operations_under_way);
   life_.begin_use();
 }
 
-void Communicator::let_go() noexcept {
+void Communicator::remove_reference() noexcept {
   const OperationsUnderWay::Lock lock(operations_under_way);
   if (life_.end_use()) operations_under_way.add_abandoned(*this);
 }

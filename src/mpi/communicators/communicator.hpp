@@ -51,10 +51,10 @@ class Communicator final : public OperationsOwner {
   // Returns what the plan says for a call of this length (Call::length) with elements of `width` bytes.
   [[nodiscard]] Choice choose(Collective collective, std::size_t bytes, std::size_t width) {
     if (!plans_.is_up_to_date(collective)) [[unlikely]]
-      refresh(collective);
+      update_plans(collective);
     const PlanInUse& mine = plans_.of(collective);
-    if (mine.is_short(bytes)) [[likely]]
-      return {mine.short_row()};
+    if (mine.is_in_immediate_row(bytes)) [[likely]]
+      return {mine.immediate_row()};
     return choose_from_rows(collective, bytes, width);
   }
   // Call when a call begins that takes an alternative of a trial, unless RowTrial::try_count_call() suffices.
@@ -84,10 +84,11 @@ class Communicator final : public OperationsOwner {
 
   // Runs a call to its end. `chosen` is not native, and `bytes` is the length of the call. `stand_ins` is
   // null unless may_have_stand_ins().
-  void run(Chosen chosen, const Call& call, std::size_t bytes, const StandInCopies* stand_ins = nullptr);
+  void run(ChosenAlternative chosen, const Call& call, std::size_t bytes,
+           const StandInCopies* stand_ins = nullptr);
   // Returns true if a call that runs `chosen` may have a stand-in for a vector that is longer than an inline
   // slot, or leave such a vector on its device. Each rank decides by itself which of its vectors do.
-  [[nodiscard]] static bool may_have_stand_ins(const Chosen& chosen, Collective collective);
+  [[nodiscard]] static bool may_have_stand_ins(const ChosenAlternative& chosen, Collective collective);
   // Returns the result of `body`; an exception from it ends all use of this communicator. After an error the
   // ranks no longer agree on what was sent, so neither offbeat nor the host can serve it again. Ranks that
   // wait on its board get an error.
@@ -107,7 +108,7 @@ class Communicator final : public OperationsOwner {
     try {
       return body();
     } catch (...) {
-      if (!life_.is_broken()) enter_board(collective, bytes);
+      if (!life_.is_broken()) record_call_on_board(collective, bytes);
       break_down();
       throw;
     }
@@ -124,9 +125,9 @@ class Communicator final : public OperationsOwner {
   // Chooses for a non-blocking call that the host can serve, too. It never waits for another rank.
   [[nodiscard]] Choice choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);
   // Begins what was chosen. The sequel follows in every case, unless this throws. A call that is over because
-  // it is empty (is_over_if_empty) cannot be begun.
-  void begin(std::unique_ptr<Operation>& operation, Chosen chosen, const Call& call, std::size_t bytes,
-             Sequel sequel, const StandInCopies* stand_ins = nullptr);
+  // it is empty (skips_empty_calls) cannot be begun.
+  void begin(std::unique_ptr<Operation>& operation, ChosenAlternative chosen, const Call& call,
+             std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins = nullptr);
 
   // Returns a pipeline in which the host runs the call in segments. `expression` was chosen for the call. The
   // pipeline must not outlive this object.
@@ -141,17 +142,17 @@ class Communicator final : public OperationsOwner {
   // until all ranks have agreed on something. So the next blocking call of any collective provides what they
   // need. Communicators that are made from this one agree when they are made.
   void has_requests(Collective collective) {
-    if (!requested_.contain(collective)) add_requested(collective);
+    if (!requested_.contain(collective)) add_requested_collective(collective);
   }
-  [[nodiscard]] Collectives requested() const { return requested_; }
+  [[nodiscard]] Collectives requested_collectives() const { return requested_; }
 
   // Makes the Communicator of a persistent request. It survives when the program frees its own communicator.
   // Ranks may start several persistent requests in different orders (MPI 5.0, section 6.13), so each request
   // has its own stage and tags. The requests share boards, so the ranks make and agree on only a few.
   // Collective, for `call`. Returns null on all ranks if one of them has no memory. Throws std::bad_alloc.
   [[nodiscard]] std::unique_ptr<Communicator> make_for_request(const Call& call);
-  void hold();
-  void let_go() noexcept;
+  void add_reference();
+  void remove_reference() noexcept;
 
   // Call before MPI_Finalize: this process may end from then on.
   void leave() noexcept {
@@ -198,11 +199,12 @@ class Communicator final : public OperationsOwner {
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
   // Chooses as choose() does, but leaves trials that are due to the next blocking call.
-  [[nodiscard]] Choice choose_undecided(Collective collective, std::size_t bytes, std::size_t width);
+  [[nodiscard]] Choice choose_without_deciding_trials(Collective collective, std::size_t bytes,
+                                                      std::size_t width);
   // Lets the ranks combine the times of a trial that is due, and decide. Collective.
-  void decide(RowTrial& row);
+  void decide_trial(RowTrial& row);
   // Combines times over all ranks. Collective.
-  void combine(std::span<std::uint64_t> times, CombineTimes how);
+  void combine_over_ranks(std::span<std::uint64_t> times, CombineTimes how);
   // Runs a call without an immediate form, for run().
   void run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins);
 
@@ -210,19 +212,20 @@ class Communicator final : public OperationsOwner {
 
   // Brings the plans up to date. Call it before the first call of a collective and after a new choice. It is
   // collective if anything is missing.
-  void refresh(Collective collective);
-  void add_requested(Collective collective);
+  void update_plans(Collective collective);
+  void add_requested_collective(Collective collective);
   // Returns true if everything exists that the plans of these collectives need.
   [[nodiscard]] bool has_means_for(Collectives collectives) const;
   // Creates everything that the plans of these collectives need and that does not exist yet. Collective.
-  void provide(MpiSetUp& set_up, Collectives collectives);
+  void create_missing(MpiSetUp& set_up, Collectives collectives);
   // Puts plans into use. Call it after the plans, or the means to carry them out, have changed.
-  void apply();
+  void put_plans_into_use();
   void leave_to_host(std::string_view why);
   // Choose for a call that the host cannot serve. A result without an expression means that offbeat cannot
   // serve it, either.
-  [[nodiscard]] Chosen choose_without_host(Chosen chosen, const Call& call, std::size_t bytes);
-  [[nodiscard]] Chosen choose_for_operation(const Call& call, std::size_t bytes);
+  [[nodiscard]] ChosenAlternative choose_without_host(ChosenAlternative chosen, const Call& call,
+                                                      std::size_t bytes);
+  [[nodiscard]] ChosenAlternative choose_for_operation(const Call& call, std::size_t bytes);
   // Returns true if there is a communicator for messages. If there is none yet, this creates it, and is then
   // collective. Returns false if none can be created.
   [[nodiscard]] bool has_messages(Collective collective);
@@ -234,13 +237,13 @@ class Communicator final : public OperationsOwner {
   // Gives the host a turn after a collective that may not have called the host.
   void give_turn();
   // Records the present call for the report of a stall.
-  void enter_board(Collective collective, std::size_t bytes) {
+  void record_call_on_board(Collective collective, std::size_t bytes) {
     if (Board* board = means_.board()) board->enter(calls_, collective, bytes);
   }
 
-  // Berths are the stages of a place that go to persistent requests, one by one and never twice. All ranks
-  // make the requests of a communicator in one order, so they need not agree on each request.
-  struct Berths {
+  // RequestStages are the stages of a place that go to persistent requests, one by one and never twice. All
+  // ranks make the requests of a communicator in one order, so they need not agree on each request.
+  struct RequestStages {
     SharedMeans means;  // without a place if no stage is left
     std::shared_ptr<const TeamPlans> plans;
     int next = 0;
@@ -248,35 +251,35 @@ class Communicator final : public OperationsOwner {
   };
   // Returns the size of the board for persistent requests with calls like this one.
   [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
-  // Returns true if a berth is left that has everything `collective` needs. All ranks get equal answers.
-  [[nodiscard]] bool suffice(const Berths& berths, Collective collective) const;
-  // Returns the berths that this Communicator, which has the first stage of its board, leaves for others.
-  [[nodiscard]] Berths berths() const;
-  // Takes the next of these berths for this Communicator.
-  void use(const Berths& berths);
+  // Returns true if a stage is left that has everything `collective` needs. All ranks get equal answers.
+  [[nodiscard]] bool has_stage_for(const RequestStages& request_stages, Collective collective) const;
+  // Returns the stages that this Communicator, which has the first stage of its board, leaves for others.
+  [[nodiscard]] RequestStages request_stages() const;
+  // Takes the next of these stages for this Communicator.
+  void use(const RequestStages& request_stages);
 
   Runtime& process_;
   CommunicatorLife life_;
   bool is_one_rank_ = false;     // true if this is an intra-communicator of one rank
   std::string_view why_native_;  // why the host serves every call; empty if it does not
   CommunicatorMeans means_;
-  Collectives requested_;         // those of non-blocking and persistent calls
-  std::array<Berths, 2> berths_;  // for persistent requests that are short, and for others
+  Collectives requested_;                        // those of non-blocking and persistent calls
+  std::array<RequestStages, 2> request_stages_;  // for persistent requests that are short, and for others
   CommunicatorPlans plans_;
   Adaptation adaptation_;
-  Means begins_with_;  // what an operation may use if its begin must not wait
+  Means means_for_begin_;  // what an operation may use if its begin must not wait
   bool is_verbose_ = false;
   Announcements announcements_;
   std::uint64_t calls_ = 0;  // calls of all collectives, including those through the C interface
   std::array<CallCounters, collectives.size()> of_;
 };
 
-inline void Communicator::run(Chosen chosen, const Call& call, std::size_t bytes,
+inline void Communicator::run(ChosenAlternative chosen, const Call& call, std::size_t bytes,
                               const StandInCopies* stand_ins) {
-  if (bytes == 0 && is_over_if_empty(call.collective)) return;
-  enter_board(call.collective, bytes);
+  if (bytes == 0 && skips_empty_calls(call.collective)) return;
+  record_call_on_board(call.collective, bytes);
   break_on_error([&] {
-    if (chosen.at_once != nullptr && chosen.at_once(*means_.board(), call)) return;
+    if (chosen.immediate_form != nullptr && chosen.immediate_form(*means_.board(), call)) return;
     run_task(*chosen.expression, call, stand_ins);
   });
   if (TurnDue::is_due_after_call()) [[unlikely]]

@@ -14,53 +14,54 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
   const std::size_t most = process_.settings.window_bytes;
   // This is the smallest window that has a channel for each rank.
   const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
-  const std::size_t length = call.length(size_) * (roles(call.collective).is_personal ? ranks : 1);
-  const bool is_short = call.collective != Collective::alltoallv && length <= small &&
-                        call.output.width * ranks <= small && 2 * small <= most;
-  if (!is_short) return {most, NodeBoard::stages_of_communicator};
+  const std::size_t length = call.length(size_) * (roles_of(call.collective).is_personalised ? ranks : 1);
+  const bool is_in_immediate_row = call.collective != Collective::alltoallv && length <= small &&
+                                   call.output.width * ranks <= small && 2 * small <= most;
+  if (!is_in_immediate_row) return {most, NodeBoard::stages_of_communicator};
   const auto times = static_cast<int>(std::min<std::size_t>(most / small, NodeBoard::most_stages));
   return {small, std::min(times * NodeBoard::stages_of_communicator, NodeBoard::most_stages)};
 }
 
-bool Communicator::suffice(const Berths& berths, Collective collective) const {
-  if (berths.means.place == nullptr || berths.plans->generation() != process_.selection.generation())
+bool Communicator::has_stage_for(const RequestStages& request_stages, Collective collective) const {
+  if (request_stages.means.place == nullptr ||
+      request_stages.plans->generation() != process_.selection.generation())
     return false;
-  const Plans& plans = berths.means.choose(*berths.plans);
+  const Plans& plans = request_stages.means.choose(*request_stages.plans);
   const bool lacks_tags =
-      plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(berths.next);
-  return berths.means.suffice(*berths.plans, {collective}) && !lacks_tags &&
+      plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(request_stages.next);
+  return request_stages.means.satisfy_plans(*request_stages.plans, {collective}) && !lacks_tags &&
          !plans.need(Means::host_pipeline);
 }
 
-Communicator::Berths Communicator::berths() const {
+Communicator::RequestStages Communicator::request_stages() const {
   const int stages = means_.have_board() ? means_.node_board().stages() : NodeBoard::stages_of_communicator;
   if (!serves() || means_.shared().place == nullptr || stages == 1) return {};
   return {means_.shared(), plans_.agreed(), 1, stages};
 }
 
-void Communicator::use(const Berths& berths) {
-  means_.share(berths.means, berths.next);
-  plans_.agree_on(berths.plans);
-  apply();
+void Communicator::use(const RequestStages& request_stages) {
+  means_.use_shared_means(request_stages.means, request_stages.next);
+  plans_.agree_on(request_stages.plans);
+  put_plans_into_use();
 }
 
-// If the ranks have nothing to agree on, a rank without memory still takes its berth, and only this rank
+// If the ranks have nothing to agree on, a rank without memory still takes its stage, and only this rank
 // fails.
 std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   if (!serves()) return std::make_unique<Communicator>(*this, size);
-  Berths& shared = berths_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
-  if (suffice(shared, call.collective)) {
-    const Berths mine = shared;
+  RequestStages& shared = request_stages_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
+  if (has_stage_for(shared, call.collective)) {
+    const RequestStages mine = shared;
     if (++shared.next == shared.end) shared = {};
     auto made = std::make_unique<Communicator>(*this, size);
     made->use(mine);
     return made;
   }
   std::unique_ptr<Communicator> made;
-  static_cast<void>(try_to([&] { made = std::make_unique<Communicator>(*this, size); }));
+  static_cast<void>(run_unless_out_of_memory([&] { made = std::make_unique<Communicator>(*this, size); }));
   if (!start(made.get(), process_, life_.handle(), call.collective)) return nullptr;
-  shared = made->berths();
+  shared = made->request_stages();
   return made;
 }
 

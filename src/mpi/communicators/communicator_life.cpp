@@ -29,23 +29,24 @@ CommunicatorLife::Failure failure_of(const std::exception_ptr& exception) {
 }  // namespace
 
 // The handle is null if a persistent request has outlived the program's communicator.
-bool CommunicatorLife::asks_whether_revoked() const {
-  return handle() != MPI_COMM_NULL && faults_.is_revoked(handle());
+bool CommunicatorLife::must_ask_whether_revoked() const {
+  return handle() != MPI_COMM_NULL && fault_tolerance_.is_revoked(handle());
 }
 
-void CommunicatorLife::check_processes() const {
+void CommunicatorLife::require_live_processes() const {
   if (handle() == MPI_COMM_NULL) return;
-  if (faults_.is_revoked(handle()))
+  if (fault_tolerance_.is_revoked(handle()))
     throw CommunicationError("the communicator was revoked", FaultTolerance::revoked);
-  if (faults_.has_lost_a_process(handle()))
+  if (fault_tolerance_.has_dead_process(handle()))
     throw CommunicationError("a process of the communicator has died", FaultTolerance::process_failed);
 }
 
-void CommunicatorLife::report_earlier_failure() const {
+void CommunicatorLife::throw_earlier_failure() const {
   throw CommunicationError("an earlier collective on this communicator failed", failure_);
 }
 
-std::optional<CommunicatorLife::Failure> CommunicatorLife::fail(const std::exception_ptr& exception) {
+std::optional<CommunicatorLife::Failure> CommunicatorLife::record_failure(
+    const std::exception_ptr& exception) {
   if (std::exchange(is_broken_, true)) return {};
   const Failure failure = failure_of(exception);
   const bool is_meant_for_the_program =

@@ -13,19 +13,23 @@ namespace offbeat {
 class CommunicatorLife {
  public:
   CommunicatorLife(const FaultTolerance& faults, MPI_Comm handle, bool may_be_revoked)
-      : faults_(faults), handle_(handle), may_be_revoked_(may_be_revoked) {}
+      : fault_tolerance_(faults), handle_(handle), may_be_revoked_(may_be_revoked) {}
   // A communicator that works apart: it serves one persistent request of the program's communicator, with a
-  // board stage and tags of its own. `origin` must outlive it.
-  explicit CommunicatorLife(const CommunicatorLife* origin)
-      : faults_(origin->faults_), origin_(origin), may_be_revoked_(origin->may_be_revoked_) {}
+  // board stage and tags of its own. `program_communicator_life` must outlive it.
+  explicit CommunicatorLife(const CommunicatorLife* program_communicator_life)
+      : fault_tolerance_(program_communicator_life->fault_tolerance_),
+        origin_(program_communicator_life),
+        may_be_revoked_(program_communicator_life->may_be_revoked_) {}
   CommunicatorLife(const CommunicatorLife&) = delete;
   CommunicatorLife& operator=(const CommunicatorLife&) = delete;
 
   // Returns the handle of the program's communicator, or null if the program has freed it.
-  [[nodiscard]] MPI_Comm handle() const { return origin().handle_; }
+  [[nodiscard]] MPI_Comm handle() const { return program_communicator_life().handle_; }
   // Returns the life of the program's communicator itself.
-  [[nodiscard]] const CommunicatorLife& origin() const { return origin_ != nullptr ? *origin_ : *this; }
-  [[nodiscard]] bool works_apart() const { return origin_ != nullptr; }
+  [[nodiscard]] const CommunicatorLife& program_communicator_life() const {
+    return origin_ != nullptr ? *origin_ : *this;
+  }
+  [[nodiscard]] bool serves_persistent_request() const { return origin_ != nullptr; }
 
   // -- the program frees its communicator
 
@@ -45,18 +49,18 @@ class CommunicatorLife {
 
   [[nodiscard]] bool may_be_revoked() const { return may_be_revoked_; }
   // Returns true if the program has revoked the communicator. The host reports that to the program.
-  [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && asks_whether_revoked(); }
+  [[nodiscard]] bool is_revoked() const { return may_be_revoked_ && must_ask_whether_revoked(); }
   // Throws CommunicationError if the program's communicator was revoked or has lost a process.
-  void check_processes() const;
+  void require_live_processes() const;
   // Returns the rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED.
-  [[nodiscard]] int first_lost() const { return faults_.first_lost(handle()); }
+  [[nodiscard]] int first_dead_process() const { return fault_tolerance_.first_dead_process(handle()); }
 
   // -- a collective fails
 
   // Throws CommunicationError after an earlier failure.
   void require_intact() const {
     if (is_broken_) [[unlikely]]
-      report_earlier_failure();
+      throw_earlier_failure();
   }
   [[nodiscard]] bool is_broken() const { return is_broken_; }
   struct Failure {
@@ -65,13 +69,13 @@ class CommunicatorLife {
     int dead_rank = MPI_UNDEFINED;  // in MPI_COMM_WORLD, if a process of this node was found dead
   };
   // Ends all use of the communicator. Returns nothing if an earlier failure has done that.
-  [[nodiscard]] std::optional<Failure> fail(const std::exception_ptr& exception);
+  [[nodiscard]] std::optional<Failure> record_failure(const std::exception_ptr& exception);
 
  private:
-  [[nodiscard]] bool asks_whether_revoked() const;
-  [[noreturn]] void report_earlier_failure() const;
+  [[nodiscard]] bool must_ask_whether_revoked() const;
+  [[noreturn]] void throw_earlier_failure() const;
 
-  const FaultTolerance& faults_;
+  const FaultTolerance& fault_tolerance_;
   const CommunicatorLife* const origin_ = nullptr;
   MPI_Comm handle_ = MPI_COMM_NULL;
   bool may_be_revoked_;

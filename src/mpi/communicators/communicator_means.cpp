@@ -18,7 +18,7 @@ namespace {
 void say_once_that_names_do_not_hold() {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true)) return;
-  try_to([&] {
+  run_unless_out_of_memory([&] {
     say_once_on_node(
         "native(NAME) is plain native on some communicators: the MPI has no communicator left, or an "
         "MPI_Comm_idup may be under way");
@@ -29,7 +29,7 @@ void say_once_that_names_do_not_hold() {
 void say_once_why_no_board(const std::string& why) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true) || why.empty()) return;
-  try_to([&] { say_once_on_node(why + ": messages are used instead"); });
+  run_unless_out_of_memory([&] { say_once_on_node(why + ": messages are used instead"); });
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ MpiTransport& CommunicatorMeans::transport_of(int index) {
 void CommunicatorMeans::prepare(MpiTransport& transport, int index) {
   transport.use(team());
   if (life_.may_be_revoked()) {
-    transport.watch(
-        {.call = [](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); },
+    transport.call_turn_in_waits(
+        {.call = [](void* life) { static_cast<const CommunicatorLife*>(life)->require_live_processes(); },
          .state = const_cast<CommunicatorLife*>(&life_)});
   }
   if (have_messages()) transport.use(shared_.messages->handle(), shared_.tag_base + index * most_lanes);
@@ -73,27 +73,27 @@ Patience CommunicatorMeans::patience_of(int index) {
 }
 
 // Communicators of a team can share one host communicator for messages, as long as the tags suffice.
-void CommunicatorMeans::take(Agreement& agreed) {
+void CommunicatorMeans::take_agreed_means(Agreement& agreed) {
   shared_.place = std::move(agreed.place);
   const int base = MpiTransport::tags * shared_.place->index();
   const bool tags_suffice = base <= process_.highest_tag() - MpiTransport::tags;
   if (tags_suffice && agreed.messages != nullptr) shared_.messages = std::move(agreed.messages);
   shared_.tag_base = tags_suffice ? base : 0;
-  new_messages_ = tags_suffice ? agreed.new_messages : 0;
+  new_messages_number_ = tags_suffice ? agreed.new_messages_number : 0;
 }
 
-bool CommunicatorMeans::suffice(const TeamPlans& plans, Collectives some) const {
-  return !needs_shadows(plans) && shared_.suffice(plans, some) &&
+bool CommunicatorMeans::satisfy_plans(const TeamPlans& plans, Collectives some) const {
+  return !needs_shadows(plans) && shared_.satisfy_plans(plans, some) &&
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
-bool CommunicatorMeans::provide(MpiSetUp& set_up, const TeamPlans& plans, Collectives some) {
+bool CommunicatorMeans::create_missing(MpiSetUp& set_up, const TeamPlans& plans, Collectives some) {
   if (plans.with_board.need(Means::board, some)) provide_board(set_up);
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
   if (needs_shadows(plans)) provide_shadows(set_up, plans);
-  take_over();
+  put_new_means_into_use();
   return true;
 }
 
@@ -113,17 +113,17 @@ void CommunicatorMeans::provide_board(MpiSetUp& set_up) {
                                              process_.settings, process_.windows, board_size_, why_not);
     if (!have_board()) say_once_why_no_board(why_not);
   }
-  take_over();
+  put_new_means_into_use();
 }
 
 bool CommunicatorMeans::provide_messages(MpiSetUp& set_up) {
   if (!have_messages()) {
     if (!set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())))
       return false;
-    if (!shared_.messages->create(set_up.communicator(), new_messages_)) return false;
-    if (new_messages_ != 0) team().offer_messages(shared_.messages);
+    if (!shared_.messages->create(set_up.communicator(), new_messages_number_)) return false;
+    if (new_messages_number_ != 0) team().offer_messages(shared_.messages);
   }
-  take_over();
+  put_new_means_into_use();
   return true;
 }
 
@@ -133,7 +133,7 @@ bool CommunicatorMeans::provide_host_pipelines(MpiSetUp& set_up) {
          host_pipelines_.create(set_up.communicator(), 0);
 }
 
-void CommunicatorMeans::take_over() {
+void CommunicatorMeans::put_new_means_into_use() {
   prepare(*transport_, 0);
   if (!have_board()) return;
   board_ = &node_board().board();
@@ -143,7 +143,7 @@ void CommunicatorMeans::take_over() {
     // All ranks have agreed to use the board by now, so a rank without memory for the client must take part
     // anyway. While it waits for the board it makes no call of the host: no turns, no messages of operations,
     // no notice of failures on other nodes.
-    const bool is_made = try_to([&] {
+    const bool is_made = run_unless_out_of_memory([&] {
       auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
                                                    process_.own_communicator(), team().locality());
       client = made.get();
@@ -153,26 +153,27 @@ void CommunicatorMeans::take_over() {
   }
   if (have_messages()) client->use(shared_.messages->handle(), shared_.tag_base + MpiTransport::failure_tag);
   if (life_.may_be_revoked()) {
-    client->use([](void* life) { static_cast<const CommunicatorLife*>(life)->check_processes(); },
-                const_cast<CommunicatorLife*>(&life_.origin()));  // outlives the board
+    client->use([](void* life) { static_cast<const CommunicatorLife*>(life)->require_live_processes(); },
+                const_cast<CommunicatorLife*>(&life_.program_communicator_life()));  // outlives the board
   }
 }
 
 Means CommunicatorMeans::means_of_operations() const {
   Means found = Means::host_pipeline;
-  if (life_.works_apart() || !have_board() || node_board().stages() > 1) found = found | Means::board;
+  if (life_.serves_persistent_request() || !have_board() || node_board().stages() > 1)
+    found = found | Means::board;
   if (process_.progress.moves_messages() && have_tags(index_)) found = found | Means::messages;
   return found;
 }
 
-void CommunicatorMeans::share(const SharedMeans& shared, int index) {
+void CommunicatorMeans::use_shared_means(const SharedMeans& shared, int index) {
   shared_ = shared;
   index_ = index;
   if (have_board()) board_ = &node_board().stage(index).board;
 }
 
-void CommunicatorMeans::spoil() {
-  if (shared_.place != nullptr) shared_.place->spoil();
+void CommunicatorMeans::forbid_reuse() {
+  if (shared_.place != nullptr) shared_.place->forbid_reuse();
   if (shared_.messages != nullptr) shared_.messages->leak();
   host_pipelines_.leak();
   shadows_.leak();

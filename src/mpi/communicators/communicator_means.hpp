@@ -35,7 +35,7 @@ struct SharedMeans {
     return have_board() ? plans.with_board : plans.without_board;
   }
   // Returns true if board and messages exist as far as these plans need them for these collectives.
-  [[nodiscard]] bool suffice(const TeamPlans& plans, Collectives some) const {
+  [[nodiscard]] bool satisfy_plans(const TeamPlans& plans, Collectives some) const {
     if (!is_board_settled && plans.with_board.need(Means::board, some)) return false;
     return have_messages() || !choose(plans).need(Means::messages, some);
   }
@@ -64,7 +64,7 @@ class CommunicatorMeans {
   // The index of the stage for blocking calls, and that for the next operation.
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int next_index() {
-    if (life_.works_apart()) return index_;
+    if (life_.serves_persistent_request()) return index_;
     return 1 + static_cast<int>(begun_++ % (NodeBoard::stages_of_communicator - 1));
   }
   [[nodiscard]] const BoardSize& board_size() const { return board_size_; }
@@ -93,17 +93,17 @@ class CommunicatorMeans {
   // -- shadows
 
   // Returns the communicator on which the host runs this native(NAME), or null if there is none.
-  [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const { return shadows_.of(named); }
+  [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const { return shadows_.shadow_of(named); }
 
   // -- creating them
 
   // Takes what the ranks have agreed on. Each place has its own tags.
-  void take(Agreement& agreed);
+  void take_agreed_means(Agreement& agreed);
   // Returns true if everything exists that these plans need for these collectives.
-  [[nodiscard]] bool suffice(const TeamPlans& plans, Collectives some) const;
+  [[nodiscard]] bool satisfy_plans(const TeamPlans& plans, Collectives some) const;
   // Creates everything that these plans need for these collectives and that does not exist yet. Collective.
   // Returns false, on all ranks, if the host or a process has no room for it.
-  [[nodiscard]] bool provide(MpiSetUp& set_up, const TeamPlans& plans, Collectives some);
+  [[nodiscard]] bool create_missing(MpiSetUp& set_up, const TeamPlans& plans, Collectives some);
   // Creates the communicator for messages if there is none. Collective. Returns false, on all ranks, if the
   // host or a process has no room for it.
   [[nodiscard]] bool provide_messages(MpiSetUp& set_up);
@@ -114,9 +114,9 @@ class CommunicatorMeans {
 
   [[nodiscard]] const SharedMeans& shared() const { return shared_; }
   // Uses what another communicator has created, with stage `index` of its board.
-  void share(const SharedMeans& shared, int index);
+  void use_shared_means(const SharedMeans& shared, int index);
   // Call this before the destructor if the ranks may no longer agree on what was done here.
-  void spoil();
+  void forbid_reuse();
 
  private:
   void provide_board(MpiSetUp& set_up);
@@ -124,13 +124,13 @@ class CommunicatorMeans {
   // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because
   // the host serves only blocking calls there. A communicator that may be revoked has none.
   [[nodiscard]] bool needs_shadows(const TeamPlans& plans) const {
-    return shadows_generation_ != plans.generation() && !life_.works_apart() && !life_.may_be_revoked() &&
-           shared_.choose(plans).need(Means::by_name);
+    return shadows_generation_ != plans.generation() && !life_.serves_persistent_request() &&
+           !life_.may_be_revoked() && shared_.choose(plans).need(Means::by_name);
   }
   // Creates the shadows that are possible. A name without a shadow is plain native.
   void provide_shadows(MpiSetUp& set_up, const TeamPlans& plans);
   // Puts a new board or communicator for messages into use.
-  void take_over();
+  void put_new_means_into_use();
 
   Runtime& process_;
   const CommunicatorLife& life_;
@@ -138,7 +138,8 @@ class CommunicatorMeans {
   SharedMeans shared_;
   int index_ = 0;
   Board* board_ = nullptr;
-  std::uint64_t new_messages_ = 0;  // the number of `messages` if this creates it; 0: nobody else may use it
+  std::uint64_t new_messages_number_ =
+      0;  // the number of `messages` if this creates it; 0: nobody else may use it
   PrivateCommunicator host_pipelines_;  // nothing else uses it
   Shadows shadows_;
   std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried

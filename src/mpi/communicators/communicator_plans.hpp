@@ -17,22 +17,22 @@ class Board;
 class RowTrial;
 
 // Chosen says how one call is carried out.
-struct Chosen {
+struct ChosenAlternative {
   const Expression* expression = nullptr;  // null if the host serves the call
   union {
     // The immediate form, or null if there is none. If it returns false, on all ranks alike, the task of the
     // expression must follow.
-    bool (*at_once)(Board& board, const Call& call) = nullptr;
+    bool (*immediate_form)(Board& board, const Call& call) = nullptr;
     // If the host serves the call: the native(NAME) with which it does so, or null. One member serves both,
     // because a Chosen is returned in two registers.
-    const Expression* named;
+    const Expression* named_host_algorithm;
   };
 
-  [[nodiscard]] static Chosen by(const Alternative& alternative) {
+  [[nodiscard]] static ChosenAlternative from_alternative(const Alternative& alternative) {
     if (alternative.form == RowForm::native) return {};
     if (alternative.form == RowForm::by_name) [[unlikely]] {
-      Chosen chosen;
-      chosen.named = alternative.expression;
+      ChosenAlternative chosen;
+      chosen.named_host_algorithm = alternative.expression;
       return chosen;
     }
     return {alternative.expression, alternative.immediate != nullptr ? alternative.immediate->run : nullptr};
@@ -41,7 +41,7 @@ struct Chosen {
 };
 
 // A choice that calls may measure. If there is a trial, it counts the call (Communicator::begin_measured).
-struct Choice : Chosen {
+struct Choice : ChosenAlternative {
   RowTrial* trial = nullptr;  // null: the row has one alternative
 };
 
@@ -56,34 +56,36 @@ class PlanInUse {
     plan_ = &plan;
     nonblocking_ = &nonblocking;
     generation_ = generation_in_use_ = generation;
-    short_ = {};
-    short_least_ = any_length;
-    short_span_ = 0;
+    immediate_row_ = {};
+    immediate_least_bytes_ = max_length;
+    immediate_span_bytes_ = 0;
     for (const PlanRow& row : plan.rows) {
       if (row.form != RowForm::immediate || row.has_choice()) continue;
-      short_ = Chosen::by(row);
-      short_least_ = row.bytes.least;
-      short_span_ = row.bytes.most - row.bytes.least;
+      immediate_row_ = ChosenAlternative::from_alternative(row);
+      immediate_least_bytes_ = row.bytes.least;
+      immediate_span_bytes_ = row.bytes.most - row.bytes.least;
       break;
     }
   }
   void mark_outdated() { generation_ = 0; }
   // Makes the plan as up to date as it was before mark_outdated().
   void mark_as_before() { generation_ = generation_in_use_; }
-  [[nodiscard]] bool is_of(std::uint64_t generation) const { return generation_ == generation; }
+  [[nodiscard]] bool has_generation(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }
   [[nodiscard]] const Plan& nonblocking() const { return *nonblocking_; }
 
-  // Returns true if a call of `bytes` bytes takes short_row(), the first row that has an immediate form and
-  // no other alternative.
-  [[nodiscard]] bool is_short(std::size_t bytes) const { return bytes - short_least_ <= short_span_; }
-  [[nodiscard]] const Chosen& short_row() const { return short_; }
+  // Returns true if a call of `bytes` bytes takes immediate_row(), the first row that has an immediate form
+  // and no other alternative.
+  [[nodiscard]] bool is_in_immediate_row(std::size_t bytes) const {
+    return bytes - immediate_least_bytes_ <= immediate_span_bytes_;
+  }
+  [[nodiscard]] const ChosenAlternative& immediate_row() const { return immediate_row_; }
 
  private:
   std::uint64_t generation_ = 0;
-  std::size_t short_least_ = any_length;
-  std::size_t short_span_ = 0;
-  Chosen short_;
+  std::size_t immediate_least_bytes_ = max_length;
+  std::size_t immediate_span_bytes_ = 0;
+  ChosenAlternative immediate_row_;
   const Plan* plan_ = nullptr;
   const Plan* nonblocking_ = nullptr;
   std::uint64_t generation_in_use_ = 0;
@@ -107,28 +109,30 @@ class CommunicatorPlans {
   template <class IsReady>
   void use(const Plans& plans, IsReady&& is_ready) {
     const std::uint64_t generation = agreed_ != nullptr ? agreed_->generation() : selection_.generation();
-    for (std::size_t k = 0; k < in_use_.size(); ++k) {
+    for (std::size_t k = 0; k < plans_in_use_.size(); ++k) {
       const Collective collective = collective_at(k);
-      in_use_[k].use(plans.of(collective), plans.of(collective, CallForm::nonblocking),
-                     is_ready(collective) ? generation : 0);
+      plans_in_use_[k].use(plans.of(collective), plans.of(collective, CallForm::nonblocking),
+                           is_ready(collective) ? generation : 0);
     }
   }
   // Makes the next blocking call bring the plans up to date, although nothing may have changed.
   void mark_outdated() {
-    for (PlanInUse& each : in_use_) each.mark_outdated();
+    for (PlanInUse& each : plans_in_use_) each.mark_outdated();
   }
   void mark_as_before() {
-    for (PlanInUse& each : in_use_) each.mark_as_before();
+    for (PlanInUse& each : plans_in_use_) each.mark_as_before();
   }
-  [[nodiscard]] const PlanInUse& of(Collective collective) const { return in_use_[index_of(collective)]; }
+  [[nodiscard]] const PlanInUse& of(Collective collective) const {
+    return plans_in_use_[index_of(collective)];
+  }
   [[nodiscard]] bool is_up_to_date(Collective collective) const {
-    return of(collective).is_of(selection_.generation());
+    return of(collective).has_generation(selection_.generation());
   }
 
  private:
   const Selection& selection_;
   std::shared_ptr<const TeamPlans> agreed_;
-  std::array<PlanInUse, collectives.size()> in_use_;
+  std::array<PlanInUse, collectives.size()> plans_in_use_;
 };
 
 }  // namespace offbeat

@@ -24,9 +24,9 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
       mine->leave_to_host(agreed->why_native);
       return true;
     }
-    mine->means_.take(*agreed);
+    mine->means_.take_agreed_means(*agreed);
     mine->plans_.agree_on(std::move(agreed->plans));
-    mine->provide(set_up, {collective});
+    mine->create_missing(set_up, {collective});
     return true;
   } catch (const CommunicationError&) {  // the host reports it in the call itself
     return false;
@@ -34,53 +34,54 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
 }
 
 bool Communicator::has_means_for(Collectives collectives) const {
-  return !serves() || plans_.agreed() == nullptr || means_.suffice(*plans_.agreed(), collectives);
+  return !serves() || plans_.agreed() == nullptr || means_.satisfy_plans(*plans_.agreed(), collectives);
 }
 
-void Communicator::provide(MpiSetUp& set_up, Collectives collectives) {
-  if (means_.provide(set_up, *plans_.agreed(), collectives)) {
-    apply();
+void Communicator::create_missing(MpiSetUp& set_up, Collectives collectives) {
+  if (means_.create_missing(set_up, *plans_.agreed(), collectives)) {
+    put_plans_into_use();
   } else {
     leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
   }
 }
 
 // The ranks have made the same calls here, so all of them refresh in one and the same call.
-void Communicator::add_requested(Collective collective) {
+void Communicator::add_requested_collective(Collective collective) {
   requested_.add(collective);
-  if (!has_means_for({collective})) apply();
+  if (!has_means_for({collective})) put_plans_into_use();
 }
 
-void Communicator::refresh(Collective collective) {
+void Communicator::update_plans(Collective collective) {
   if (!serves() || plans_.agreed() == nullptr) {
-    apply();
+    put_plans_into_use();
     return;
   }
   const Collectives wanted = requested_.with(collective);
   if (adaptation_.is_any_due()) {
-    adaptation_.each_due([&](RowTrial& row) { decide(row); });
+    adaptation_.for_each_due_trial([&](RowTrial& row) { decide_trial(row); });
     plans_.mark_as_before();
     if (plans_.is_up_to_date(collective)) return;
   }
   // All ranks get equal answers here: they agree on the plans and on what already exists.
   if (plans_.are_current() && has_means_for(wanted)) {
-    apply();
+    put_plans_into_use();
     return;
   }
   break_on_error([&] {
     MpiSetUp set_up(process_.host, life_.handle(), process_.settings, collective, false);
     std::shared_ptr<const TeamPlans> plans;
     // If any rank lacks memory, all keep their present plans and try again in the next call.
-    if (!set_up.all(try_to([&] { plans = means_.team().plans(process_.selection); }))) return;
+    if (!set_up.all(run_unless_out_of_memory([&] { plans = means_.team().plans(process_.selection); })))
+      return;
     // The first name may have been chosen after the ranks compared what they have.
     if (process_.selection.names_host_algorithms()) {
-      const std::uint64_t mine = process_.selection.hash_of_users_rules();
+      const std::uint64_t mine = process_.selection.hash_of_user_rules();
       std::uint64_t of_first = mine;
       set_up.broadcast(of_first);
       if (!set_up.all(mine == of_first)) return leave_to_host("the ranks' MPIs have different algorithms");
     }
     plans_.agree_on(std::move(plans));
-    provide(set_up, wanted);
+    create_missing(set_up, wanted);
   });
 }
 

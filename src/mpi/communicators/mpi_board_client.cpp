@@ -4,8 +4,8 @@
 namespace offbeat {
 
 int MpiBoardClient::take_turn(FailureNotice& told) noexcept {
-  int code = turn_.take();
-  if (code != MPI_SUCCESS || !hears_of_failures()) return code;
+  int code = host_turn_.give_turn();
+  if (code != MPI_SUCCESS || !gets_failure_messages()) return code;
   int is_told = 0;
   code = host_.Iprobe(MPI_ANY_SOURCE, failure_tag_, messages_, &is_told, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS || is_told == 0) return code;

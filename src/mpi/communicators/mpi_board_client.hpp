@@ -14,7 +14,7 @@ class MpiBoardClient final : public BoardClient {
  public:
   // `own` is a communicator of this rank alone, for turns of the host.
   MpiBoardClient(const Host& host, const FaultTolerance& faults, MPI_Comm own, const Locality& locality)
-      : host_(host), faults_(faults), turn_(host, own), locality_(locality) {}
+      : host_(host), fault_tolerance_(faults), host_turn_(host, own), locality_(locality) {}
 
   // Failures are sent to ranks of other nodes with this tag.
   void use(MPI_Comm messages, int failure_tag) {
@@ -30,16 +30,18 @@ class MpiBoardClient final : public BoardClient {
   void check() override {
     if (check_ != nullptr) check_(state_);
   }
-  [[nodiscard]] bool hears_of_failures() const override { return failure_tag_ >= 0; }
-  [[nodiscard]] bool detects_dead_processes() const override { return check_ != nullptr && faults_.is_on(); }
+  [[nodiscard]] bool gets_failure_messages() const override { return failure_tag_ >= 0; }
+  [[nodiscard]] bool detects_dead_processes() const override {
+    return check_ != nullptr && fault_tolerance_.is_enabled();
+  }
   [[nodiscard]] int take_turn(FailureNotice& told) noexcept override;
   void tell_other_nodes(const FailureNotice& failure) noexcept override;
   [[nodiscard]] int error_class(int code) noexcept override;
 
  private:
   const Host& host_;
-  const FaultTolerance& faults_;
-  HostTurn turn_;
+  const FaultTolerance& fault_tolerance_;
+  HostTurn host_turn_;
   const Locality& locality_;
   MPI_Comm messages_ = MPI_COMM_NULL;
   int failure_tag_ = -1;  // negative if there are no messages

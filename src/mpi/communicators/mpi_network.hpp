@@ -22,7 +22,7 @@ class MpiNetwork final : public GroupNetwork {
   [[nodiscard]] std::unique_ptr<BoardTransport> transport(Board& board, int index) override;
   [[nodiscard]] std::unique_ptr<BoardClient> client() override;
   [[nodiscard]] std::unique_ptr<MessageCarrier> carrier() override;
-  void spoil() noexcept override { communicator_->leak(); }
+  void forbid_reuse() noexcept override { communicator_->leak(); }
 
  private:
   std::optional<PrivateCommunicator> communicator_;  // null before connect()

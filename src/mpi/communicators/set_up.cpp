@@ -21,14 +21,14 @@ MpiSetUp::MpiSetUp(const Host& host, MPI_Comm communicator, const Settings& sett
       watch_(
           settings.stall_s,
           [](const void* self, const std::string& waited) {
-            return static_cast<const MpiSetUp*>(self)->what_waits(waited);
+            return static_cast<const MpiSetUp*>(self)->text_of_waiting_rank(waited);
           },
           this) {}
 
 MpiSetUp::~MpiSetUp() {
-  try_to([&] {
+  run_unless_out_of_memory([&] {
     const std::string waited = watch_.waited_if_reported();
-    const std::string where = what_waits({});
+    const std::string where = text_of_waiting_rank({});
     if (!waited.empty() && !where.empty()) say(where + "set up after " + waited);
   });
 }
@@ -76,7 +76,7 @@ void MpiSetUp::require(int code) const {
 
 // Only ranks 0, 1, 2, 4, 8 and so on print, because no rank can know which one is missing: of a thousand
 // waiting ranks, eleven print.
-std::string MpiSetUp::what_waits(const std::string& waited) const {
+std::string MpiSetUp::text_of_waiting_rank(const std::string& waited) const {
   if (!std::has_single_bit(static_cast<unsigned>(rank)) && rank != 0) return {};
   const std::string where = (is_first_ ? "the first " : "") + std::string(name_of(collective_)) +
                             " on a communicator of " + std::to_string(size) + " ranks: ";

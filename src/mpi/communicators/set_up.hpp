@@ -44,7 +44,7 @@ class MpiSetUp final : public SetUp {
   template <class Value>
   Value reduce(Value mine, MPI_Datatype type, MPI_Op op);
   void require(int code) const;
-  [[nodiscard]] std::string what_waits(const std::string& waited) const;
+  [[nodiscard]] std::string text_of_waiting_rank(const std::string& waited) const;
 
   const Host& host_;
   MPI_Comm communicator_;

@@ -12,21 +12,22 @@ namespace offbeat {
 namespace {
 
 // A name that needs a shadow.
-struct Wanted {
+struct NeededShadow {
   const Expression* named;
   const HostAlgorithm* algorithm;
 };
 
 // Returns the names of each collective in the plans, without those that `has` a shadow.
 template <class Has>
-std::array<std::vector<Wanted>, collectives.size()> wanted(const TeamPlans& plans, const HostOffer& offer,
-                                                           Has&& has) {
-  std::array<std::vector<Wanted>, collectives.size()> found;
+std::array<std::vector<NeededShadow>, collectives.size()> needed_shadows(const TeamPlans& plans,
+                                                                         const NamedHostAlgorithms& offer,
+                                                                         Has&& has) {
+  std::array<std::vector<NeededShadow>, collectives.size()> found;
   for (std::size_t k = 0; k < found.size(); ++k) {
     for (const Plans* some : {&plans.with_board, &plans.without_board}) {
       for (const Expression* named : some->by_collective[k].native_names()) {
         const bool is_known =
-            has(named) || std::ranges::find(found[k], named, &Wanted::named) != found[k].end();
+            has(named) || std::ranges::find(found[k], named, &NeededShadow::named) != found[k].end();
         const HostAlgorithm* algorithm = offer.find(collective_at(k), false, named->host_algorithm());
         if (!is_known && algorithm != nullptr) found[k].push_back({named, algorithm});
       }
@@ -61,11 +62,11 @@ class Preference {
 // while the variables are set: no other thread is in MPI, and no MPI_Comm_idup is under way on any rank.
 bool Shadows::make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans) {
   const Host& host = set_up.host();
-  std::array<std::vector<Wanted>, collectives.size()> names;
+  std::array<std::vector<NeededShadow>, collectives.size()> names;
   std::vector<std::shared_ptr<PrivateCommunicator>> made;
   PrivateCommunicator model(host);
-  const bool is_ready = try_to([&] {
-    names = wanted(plans, variables.offer(), [&](const Expression* named) {
+  const bool is_ready = run_unless_out_of_memory([&] {
+    names = needed_shadows(plans, variables.offer(), [&](const Expression* named) {
       return std::ranges::find(entries_, named, &Entry::named) != entries_.end();
     });
     std::size_t total = 0;

@@ -26,7 +26,7 @@ class Shadows {
   [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans);
 
   // Returns the communicator on which the host runs native(NAME), or null if there is none.
-  [[nodiscard]] MPI_Comm of(const Expression* named) const {
+  [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const {
     for (const Entry& each : entries_) {
       if (each.named == named) return each.communicator->handle();
     }

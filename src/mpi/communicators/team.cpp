@@ -8,14 +8,14 @@
 
 namespace offbeat {
 
-Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial)
+Team::Team(std::vector<int> world_ranks, int rank, std::uint64_t serial_number)
     : world_ranks_(std::move(world_ranks)),
       rank_(rank),
-      serial_(serial),
+      serial_(serial_number),
       identities_(world_ranks_.size()),
       membership_(static_cast<int>(world_ranks_.size())) {}
 
-void Team::locate(MpiSetUp& set_up, const Settings& settings) {
+void Team::find_nodes(MpiSetUp& set_up, const Settings& settings) {
   if (settings.node_ranks > 0) {
     membership_.group_by([&](int rank) { return rank / settings.node_ranks; });
   } else {
@@ -24,7 +24,7 @@ void Team::locate(MpiSetUp& set_up, const Settings& settings) {
     membership_.group(identities_);
   }
   locality_.emplace(membership_, rank_);
-  const bool copies_gpu_memory = copies_memory(settings.gpu) && devices::may_have_driver();
+  const bool copies_gpu_memory = copies_device_memory(settings.gpu) && devices::may_have_driver();
   host_takes_all_memory_ = set_up.all(!copies_gpu_memory || set_up.host().takes_gpu_memory());
   if (membership_.nodes() == 1) return;
   static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
@@ -59,13 +59,13 @@ void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) 
 
 // -- places
 
-std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& team, Which which,
+std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& team, PlaceKind which,
                                                 const BoardSize& size) {
   auto place = std::make_shared<Place>(team);
   const std::lock_guard lock(team->mutex_);
   std::vector<PlaceState>& places = team->places_;
   auto chosen = places.end();
-  if (which == Which::free) {
+  if (which == PlaceKind::free) {
     // A place that has a board of this size comes first. Boards of other sizes are left to other
     // communicators.
     chosen = std::ranges::find_if(places, [&](const PlaceState& each) {
@@ -77,7 +77,7 @@ std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& tea
     }
   }
   if (chosen == places.end()) chosen = places.emplace(places.end());
-  team->occupy(static_cast<std::size_t>(chosen - places.begin()), *place, size);
+  team->prepare_place(static_cast<std::size_t>(chosen - places.begin()), *place, size);
   return place;
 }
 
@@ -88,11 +88,11 @@ std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team,
   const auto position = static_cast<std::size_t>(index);
   if (position >= team->places_.size()) team->places_.resize(position + 1);
   if (team->places_[position].is_taken) return nullptr;
-  team->occupy(position, *place, size);
+  team->prepare_place(position, *place, size);
   return place;
 }
 
-void Team::occupy(std::size_t index, Place& place, const BoardSize& size) {
+void Team::prepare_place(std::size_t index, Place& place, const BoardSize& size) {
   PlaceState& state = places_[index];
   state.is_taken = true;
   place.index_ = static_cast<int>(index);
@@ -103,7 +103,7 @@ void Team::occupy(std::size_t index, Place& place, const BoardSize& size) {
 }
 
 Team::Place::~Place() {
-  if (index_ >= 0) team_->give_back(index_, std::move(board), is_spoilt_);
+  if (index_ >= 0) team_->give_back(index_, std::move(board), is_reuse_forbidden_);
 }
 
 void Team::give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt) {

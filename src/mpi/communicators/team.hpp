@@ -36,19 +36,19 @@ struct TeamPlans {
 
 class Team {
  public:
-  // Allocates all memory that `locate` needs. `world_ranks` is in the order of the communicator.
-  Team(std::vector<int> world_ranks, int rank, std::uint64_t serial);
+  // Allocates all memory that `find_nodes` needs. `world_ranks` is in the order of the communicator.
+  Team(std::vector<int> world_ranks, int rank, std::uint64_t serial_number);
 
   // Finds out which ranks share a node, whether the host takes all memory that may come, and how long
   // messages between nodes may be. Collective; call it once.
-  void locate(MpiSetUp& set_up, const Settings& settings);
+  void find_nodes(MpiSetUp& set_up, const Settings& settings);
 
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   [[nodiscard]] const Locality& locality() const { return *locality_; }
   // Returns a number of bytes, equal on all ranks.
   [[nodiscard]] std::size_t longest_message_between_nodes() const { return longest_between_nodes_; }
   // Returns a number that is equal on all ranks of a team, and different for each team of these ranks.
-  [[nodiscard]] std::uint64_t serial() const { return serial_; }
+  [[nodiscard]] std::uint64_t serial_number() const { return serial_; }
 
   // Returns the present plans of `selection` for this team.
   [[nodiscard]] std::shared_ptr<const TeamPlans> plans(const Selection& selection);
@@ -68,7 +68,7 @@ class Team {
     [[nodiscard]] Team& team() const { return *team_; }
     [[nodiscard]] int index() const { return index_; }
     // Keeps others from using the place again, because its ranks no longer agree on what was done there.
-    void spoil() { is_spoilt_ = true; }
+    void forbid_reuse() { is_reuse_forbidden_ = true; }
 
     std::unique_ptr<NodeBoard> board;
 
@@ -76,12 +76,12 @@ class Team {
     friend class Team;
     std::shared_ptr<Team> team_;
     int index_ = -1;  // negative if no place was taken
-    bool is_spoilt_ = false;
+    bool is_reuse_forbidden_ = false;
   };
-  enum class Which : std::uint8_t { free, never_used };
+  enum class PlaceKind : std::uint8_t { free, never_used };
   // Rank 0 calls this to decide where the next communicator goes. `size` is the board that the communicator
   // wants. Throws std::bad_alloc, as take_place() does, and then takes no place.
-  [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, Which which,
+  [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, PlaceKind which,
                                                            const BoardSize& size);
   // The other ranks call this. Returns null if a communicator of this process still occupies the place.
   [[nodiscard]] static std::shared_ptr<Place> take_place(const std::shared_ptr<Team>& team, int index,
@@ -96,7 +96,7 @@ class Team {
     std::unique_ptr<NodeBoard> idle_board;  // of the last communicator there, for the next one
   };
   // Drops a board of another size, which is of no use. Call this with the mutex held.
-  void occupy(std::size_t index, Place& place, const BoardSize& size);
+  void prepare_place(std::size_t index, Place& place, const BoardSize& size);
   void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
 
   const std::vector<int> world_ranks_;

@@ -37,8 +37,8 @@ void MpiTransport::use(Board& node_board) {
 
 bool MpiTransport::start(Transfer& transfer) {
   // A rank inside a blocking call of the host advances nothing else.
-  if (branches == 1 && !operations_under_way.any() && transfer_at_once(transfer)) return true;
-  transfer.pending =
+  if (running_coroutines == 1 && !operations_under_way.any() && try_blocking_transfer(transfer)) return true;
+  transfer.pending_halves =
       static_cast<int>(transfer.from != Transfer::nobody) + static_cast<int>(transfer.to != Transfer::nobody);
   // The exception is not thrown into the coroutine: half of the transfer may be under way, and its memory
   // must stay.
@@ -46,12 +46,12 @@ bool MpiTransport::start(Transfer& transfer) {
     post_receive(transfer);
     post_send(transfer);
   } catch (...) {
-    if (!branch_failure) branch_failure = std::current_exception();
+    if (!first_coroutine_failure) first_coroutine_failure = std::current_exception();
   }
   return false;
 }
 
-bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
+bool MpiTransport::try_blocking_transfer(const Transfer& transfer) const {
   if (patience_.shares_cores || !may_block_ || WantedCore::is_wanted_in_host()) return false;
   if (transfer.to != Transfer::nobody && transfer.outgoing.bytes() > longest_message_of(transfer.to))
     return false;
@@ -60,13 +60,13 @@ bool MpiTransport::transfer_at_once(const Transfer& transfer) const {
   const int sent = static_cast<int>(transfer.outgoing.bytes());
   const int received = static_cast<int>(transfer.incoming.bytes());
   if (transfer.from == Transfer::nobody) {
-    check(host_->Send(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer), communicator_));
+    check(host_->Send(transfer.outgoing.data, sent, byte_type_, transfer.to, tag(transfer), communicator_));
   } else if (transfer.to == Transfer::nobody) {
-    check(host_->Recv(transfer.incoming.data, received, byte_, transfer.from, tag(transfer), communicator_,
-                      MPI_STATUS_IGNORE));
+    check(host_->Recv(transfer.incoming.data, received, byte_type_, transfer.from, tag(transfer),
+                      communicator_, MPI_STATUS_IGNORE));
   } else {
-    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_, transfer.to, tag(transfer),
-                          transfer.incoming.data, received, byte_, transfer.from, tag(transfer),
+    check(host_->Sendrecv(transfer.outgoing.data, sent, byte_type_, transfer.to, tag(transfer),
+                          transfer.incoming.data, received, byte_type_, transfer.from, tag(transfer),
                           communicator_, MPI_STATUS_IGNORE));
   }
   return true;
@@ -78,11 +78,11 @@ std::size_t MpiTransport::longest_message_of(int rank) const {
 }
 
 template <class Begin>
-void MpiTransport::post(Owner owner, Begin&& begin) {
+void MpiTransport::post(RequestOwner owner, Begin&& begin) {
   // The places come first: that may fail, and then no message may be under way.
   requests_.push_back(MPI_REQUEST_NULL);
   owners_.push_back(owner);
-  ++(owner.sends ? owner.transfer->sending : owner.transfer->receiving).messages_under_way;
+  ++(owner.is_send ? owner.transfer->sending : owner.transfer->receiving).messages_under_way;
   check(begin(&requests_.back()));
 }
 
@@ -90,14 +90,14 @@ void MpiTransport::post_receive(Transfer& transfer) {
   if (transfer.from == Transfer::nobody) return;
   const std::size_t bytes = transfer.incoming.bytes();
   const std::size_t longest = longest_message_of(transfer.from);
-  std::size_t& begun = transfer.receiving.bytes_begun;
+  std::size_t& begun = transfer.receiving.begun_bytes;
   const std::size_t end = std::min(bytes, begun + std::max(longest, bytes_at_once));
   do {
     const std::size_t first = begun;
     const std::size_t length = std::min(longest, end - first);
     begun += length;
     post({&transfer, false}, [&](MPI_Request* request) {
-      return host_->Irecv(transfer.incoming.data + first, static_cast<int>(length), byte_, transfer.from,
+      return host_->Irecv(transfer.incoming.data + first, static_cast<int>(length), byte_type_, transfer.from,
                           tag(transfer), communicator_, request);
     });
   } while (begun < end);
@@ -109,7 +109,7 @@ void MpiTransport::post_send(Transfer& transfer) {
   if (transfer.to == Transfer::nobody) return;
   const std::size_t bytes = transfer.outgoing.bytes();
   const std::size_t longest = longest_message_of(transfer.to);
-  std::size_t& begun = transfer.sending.bytes_begun;
+  std::size_t& begun = transfer.sending.begun_bytes;
   const std::size_t end = std::min(bytes, begun + std::max(longest, bytes_at_once));
   do {
     const std::size_t first = begun;
@@ -117,8 +117,8 @@ void MpiTransport::post_send(Transfer& transfer) {
     begun += length;
     const auto& send = begun == end && end < bytes ? host_->Issend : host_->Isend;
     post({&transfer, true}, [&](MPI_Request* request) {
-      return send(transfer.outgoing.data + first, static_cast<int>(length), byte_, transfer.to, tag(transfer),
-                  communicator_, request);
+      return send(transfer.outgoing.data + first, static_cast<int>(length), byte_type_, transfer.to,
+                  tag(transfer), communicator_, request);
     });
   } while (begun < end);
 }
@@ -126,11 +126,11 @@ void MpiTransport::post_send(Transfer& transfer) {
 bool MpiTransport::test_messages() {
   const auto count = requests_.size();
   if (count == 0 && awaits_others()) return false;
-  completed_.resize(count);
+  completed_indices_.resize(count);
   statuses_.resize(count);
   int done = 0;
-  const int code =
-      host_->Testsome(static_cast<int>(count), requests_.data(), &done, completed_.data(), statuses_.data());
+  const int code = host_->Testsome(static_cast<int>(count), requests_.data(), &done,
+                                   completed_indices_.data(), statuses_.data());
   if (code != MPI_SUCCESS) {
     for (int k = 0; code == MPI_ERR_IN_STATUS && k < done; ++k)
       check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
@@ -142,17 +142,17 @@ bool MpiTransport::test_messages() {
   if (done <= 0) return false;
 
   // Free the places before resuming, because resumed tasks post new messages.
-  ready_.clear();
-  unfinished_.clear();
+  resumable_.clear();
+  transfers_with_more_parts_.clear();
   for (int k = 0; k < done; ++k) {
-    Owner& owner = owners_[static_cast<std::size_t>(completed_[static_cast<std::size_t>(k)])];
+    RequestOwner& owner = owners_[static_cast<std::size_t>(completed_indices_[static_cast<std::size_t>(k)])];
     Transfer& transfer = *std::exchange(owner.transfer, nullptr);
-    Transfer::Direction& direction = owner.sends ? transfer.sending : transfer.receiving;
+    Transfer::Direction& direction = owner.is_send ? transfer.sending : transfer.receiving;
     if (--direction.messages_under_way > 0) continue;
-    if (direction.bytes_begun < (owner.sends ? transfer.outgoing.bytes() : transfer.incoming.bytes())) {
-      unfinished_.push_back({&transfer, owner.sends});
-    } else if (--transfer.pending == 0) {
-      ready_.push_back(transfer.waiter);
+    if (direction.begun_bytes < (owner.is_send ? transfer.outgoing.bytes() : transfer.incoming.bytes())) {
+      transfers_with_more_parts_.push_back({&transfer, owner.is_send});
+    } else if (--transfer.pending_halves == 0) {
+      resumable_.push_back(transfer.waiter);
     }
   }
   std::size_t kept = 0;
@@ -163,8 +163,9 @@ bool MpiTransport::test_messages() {
   }
   owners_.resize(kept);
   requests_.resize(kept);
-  for (const auto [transfer, sends] : unfinished_) sends ? post_send(*transfer) : post_receive(*transfer);
-  for (const std::coroutine_handle<> waiter : ready_) waiter.resume();
+  for (const auto [transfer, is_send] : transfers_with_more_parts_)
+    is_send ? post_send(*transfer) : post_receive(*transfer);
+  for (const std::coroutine_handle<> waiter : resumable_) waiter.resume();
   return true;
 }
 

@@ -37,7 +37,7 @@ class MpiTransport final : public BoardTransport {
     longest_between_nodes_ = longest_between_nodes;
   }
   // Makes each long wait call `turn`. From then on, no wait is inside a blocking call of the host.
-  void watch(const TurnCall& turn) {
+  void call_turn_in_waits(const TurnCall& turn) {
     patience_.turn = turn;
     may_block_ = false;
   }
@@ -53,7 +53,7 @@ class MpiTransport final : public BoardTransport {
   bool abandon_messages() noexcept override;
   // Does the transfer in one blocking call, and returns true if it may. The lengths must fit an int, and
   // nothing else may have to advance meanwhile.
-  bool transfer_at_once(const Transfer& transfer) const;
+  bool try_blocking_transfer(const Transfer& transfer) const;
   // post_send() begins the next message of a transfer that sends, post_receive() of one that receives. They
   // do nothing for a transfer without that direction.
   void post_send(Transfer& transfer);
@@ -67,24 +67,25 @@ class MpiTransport final : public BoardTransport {
   const Host* host_;
   MPI_Comm communicator_;
   int tag_base_ = 0;
-  MPI_Datatype byte_ = MPI_BYTE;
+  MPI_Datatype byte_type_ = MPI_BYTE;
   bool may_block_ = true;
   std::size_t longest_between_nodes_ = longest_message;
-  struct Owner {
+  struct RequestOwner {
     Transfer* transfer;
-    bool sends;
+    bool is_send;
   };
   template <class Begin>
-  void post(Owner owner, Begin&& begin);
+  void post(RequestOwner owner, Begin&& begin);
 
   // Message k is requests_[k], for owners_[k]. The other vectors are work space of test_messages(). All keep
   // their capacity.
   std::vector<MPI_Request> requests_;
-  std::vector<Owner> owners_;
-  std::vector<int> completed_;
+  std::vector<RequestOwner> owners_;
+  std::vector<int> completed_indices_;
   std::vector<MPI_Status> statuses_;
-  std::vector<std::coroutine_handle<>> ready_;
-  std::vector<Owner> unfinished_;  // transfers whose part is complete, with further parts to come
+  std::vector<std::coroutine_handle<>> resumable_;
+  std::vector<RequestOwner>
+      transfers_with_more_parts_;  // transfers whose part is complete, with further parts to come
 };
 
 }  // namespace offbeat

@@ -16,15 +16,15 @@ template <class Mpi>
 class ClockMessenger : public clock::Messenger {
  public:
   ClockMessenger(const Mpi& mpi, MPI_Comm communicator, int rank, int ranks)
-      : mpi_(mpi), communicator_(communicator), byte_(MPI_BYTE), rank_(rank), ranks_(ranks) {}
+      : mpi_(mpi), communicator_(communicator), byte_type_(MPI_BYTE), rank_(rank), ranks_(ranks) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int ranks() const override { return ranks_; }
   void send(int peer, std::span<const std::byte> message) override {
-    check(mpi_.Send(message.data(), static_cast<int>(message.size()), byte_, peer, 0, communicator_));
+    check(mpi_.Send(message.data(), static_cast<int>(message.size()), byte_type_, peer, 0, communicator_));
   }
   void receive(int peer, std::span<std::byte> message) override {
-    check(mpi_.Recv(message.data(), static_cast<int>(message.size()), byte_, peer, 0, communicator_,
+    check(mpi_.Recv(message.data(), static_cast<int>(message.size()), byte_type_, peer, 0, communicator_,
                     MPI_STATUS_IGNORE));
   }
   [[nodiscard]] clock::Nanoseconds now() override { return clock::now(); }
@@ -34,7 +34,7 @@ class ClockMessenger : public clock::Messenger {
     const std::uint64_t mine = clock::host_of_this_process();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks_));
     constexpr int bytes = sizeof mine;
-    check(mpi_.Allgather(&mine, bytes, byte_, all.data(), bytes, byte_, communicator_));
+    check(mpi_.Allgather(&mine, bytes, byte_type_, all.data(), bytes, byte_type_, communicator_));
     return all;
   }
 
@@ -45,7 +45,7 @@ class ClockMessenger : public clock::Messenger {
 
   const Mpi& mpi_;
   MPI_Comm communicator_;
-  MPI_Datatype byte_;
+  MPI_Datatype byte_type_;
   int rank_;
   int ranks_;
 };

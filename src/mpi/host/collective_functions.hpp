@@ -15,7 +15,7 @@ namespace offbeat {
 // The kind of function of a collective: MPI_X, MPI_Ix or MPI_X_init. Large-count variants (`_c`) are told
 // apart by CountKind.
 enum class Form : std::uint8_t { blocking, nonblocking, persistent };
-enum class CountKind : std::uint8_t { of_int, large };
+enum class CountKind : std::uint8_t { int_counts, large };
 
 // The functions of the served collectives, either those of the host or those of a tool.
 class CollectiveFunctions {
@@ -40,7 +40,7 @@ class CollectiveFunctions {
   // Returns the function that takes arguments of these types, or null if there is none.
   template <Collective collective, Form form, CountKind counts, class... Arguments>
   [[nodiscard]] auto find(Arguments...) const {
-    static_assert(facts(collective).is_served);
+    static_assert(facts_of(collective).is_served);
     const auto& of_form = addresses_[index_of(collective)][static_cast<std::size_t>(form)];
     return reinterpret_cast<int (*)(Arguments...)>(of_form[static_cast<std::size_t>(counts)]);
   }

@@ -16,26 +16,26 @@ class FaultTolerance {
   explicit FaultTolerance(const Host& host) : host_(&host) {
 #if defined(OFFBEAT_FAMILY_OPENMPI)
     const void* enabled = host.find("ompi_ftmpi_enabled");
-    is_on_ = enabled != nullptr && *static_cast<const bool*>(enabled) && is_revoked_ && get_failed_;
+    is_enabled_ = enabled != nullptr && *static_cast<const bool*>(enabled) && is_revoked_ && get_failed_;
 #endif
   }
 
-  [[nodiscard]] bool is_on() const { return is_on_; }
+  [[nodiscard]] bool is_enabled() const { return is_enabled_; }
   // Returns true if the program can revoke a communicator. That is possible even if ULFM is off.
   [[nodiscard]] bool can_revoke() const { return static_cast<bool>(is_revoked_); }
 
-  // Call is_revoked() only if can_revoke(), and has_lost_a_process() only if is_on(). Both take some ten
+  // Call is_revoked() only if can_revoke(), and has_dead_process() only if is_enabled(). Both take some ten
   // nanoseconds, and report nothing new until the host makes progress.
   [[nodiscard]] bool is_revoked(MPI_Comm communicator) const {
     int flag = 0;
     return is_revoked_(communicator, &flag) == MPI_SUCCESS && flag != 0;
   }
-  [[nodiscard]] bool has_lost_a_process(MPI_Comm communicator) const {
-    return first_lost(communicator) != MPI_UNDEFINED;
+  [[nodiscard]] bool has_dead_process(MPI_Comm communicator) const {
+    return first_dead_process(communicator) != MPI_UNDEFINED;
   }
   // Returns the rank in MPI_COMM_WORLD of a process that is known to be dead, or MPI_UNDEFINED if there is
   // none.
-  [[nodiscard]] int first_lost(MPI_Comm communicator) const {
+  [[nodiscard]] int first_dead_process(MPI_Comm communicator) const {
     MPI_Group failed;
     if (!get_failed_ || communicator == MPI_COMM_NULL || get_failed_(communicator, &failed) != MPI_SUCCESS)
       return MPI_UNDEFINED;
@@ -63,7 +63,7 @@ class FaultTolerance {
 
  private:
   const Host* host_;
-  bool is_on_ = false;
+  bool is_enabled_ = false;
   HostFunction<int(MPI_Comm, int*)> is_revoked_{host_->find("PMPIX_Comm_is_revoked")};
   HostFunction<int(MPI_Comm, MPI_Group*)> get_failed_{host_->find("PMPIX_Comm_get_failed")};
 };

@@ -111,7 +111,7 @@ int Host::thread_level() const {
   return level;
 }
 
-bool Host::calls_itself(std::string_view name) const {
+bool Host::has_version_text_prefix(std::string_view name) const {
   const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;

@@ -84,7 +84,7 @@ class Host {
   [[nodiscard]] static bool is_of_family(void* function);
 
   // Returns true if the host's description of itself (MPI_Get_library_version) begins with `name`.
-  [[nodiscard]] bool calls_itself(std::string_view name) const;
+  [[nodiscard]] bool has_version_text_prefix(std::string_view name) const;
 
   // These return this process's rank in a communicator and its size. Errors on the communicator must return.
   [[nodiscard]] int rank_in(MPI_Comm communicator) const {
@@ -109,21 +109,21 @@ class Host {
   // ranks share cores. Between two collectives of offbeat that would cost two context switches.
   class WithoutYield {
    public:
-    explicit WithoutYield(const Host& host) : yields_(host.yields_when_idle_) {
-      if (yields_ == nullptr) return;
-      was_ = flag().load(std::memory_order_relaxed);
-      if (was_) flag().store(false, std::memory_order_relaxed);
+    explicit WithoutYield(const Host& host) : yield_flag_(host.yields_when_idle_) {
+      if (yield_flag_ == nullptr) return;
+      yielded_before_ = yield_flag().load(std::memory_order_relaxed);
+      if (yielded_before_) yield_flag().store(false, std::memory_order_relaxed);
     }
     ~WithoutYield() {
-      if (was_) flag().store(true, std::memory_order_relaxed);
+      if (yielded_before_) yield_flag().store(true, std::memory_order_relaxed);
     }
     WithoutYield(const WithoutYield&) = delete;
     WithoutYield& operator=(const WithoutYield&) = delete;
 
    private:
-    [[nodiscard]] std::atomic_ref<bool> flag() const { return std::atomic_ref(*yields_); }
-    bool* yields_;
-    bool was_ = false;
+    [[nodiscard]] std::atomic_ref<bool> yield_flag() const { return std::atomic_ref(*yield_flag_); }
+    bool* yield_flag_;
+    bool yielded_before_ = false;
   };
 
  private:
@@ -168,10 +168,10 @@ class Host {
   HostFunction<decltype(PMPI_Grequest_start)> Grequest_start{find("PMPI_Grequest_start")};
   // This is MPICH's extension: the host asks the request whether it is complete. It is unused under the
   // standard ABI, where it would get a status with another layout.
-  using Poll = int(void*, MPI_Status*);
+  using RequestPollFunction = int(void*, MPI_Status*);
   using WaitForSome = int(int, void**, double, MPI_Status*);
   HostFunction<int(MPI_Grequest_query_function*, MPI_Grequest_free_function*, MPI_Grequest_cancel_function*,
-                   Poll*, WaitForSome*, void*, MPI_Request*)>
+                   RequestPollFunction*, WaitForSome*, void*, MPI_Request*)>
       Grequest_start_polled{find("PMPIX_Grequest_start")};
   HostFunction<decltype(PMPI_Group_free)> Group_free{find("PMPI_Group_free")};
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};

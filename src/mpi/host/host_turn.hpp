@@ -27,7 +27,7 @@ class HostTurn {
   HostTurn& operator=(const HostTurn&) = delete;
 
   // Gives the host a turn. Returns an error code of the host.
-  [[nodiscard]] int take() noexcept {
+  [[nodiscard]] int give_turn() noexcept {
     const Host::WithoutYield scope(host_);
     int is_over = 0;
     return host_.Test(&receive_, &is_over, MPI_STATUS_IGNORE);

@@ -31,7 +31,8 @@ constexpr const char* open_mpi_switch = "OMPI_MCA_coll_tuned_use_dynamic_rules";
 bool reads_switch_at_start(const Host& host) {
   for (const auto& [release, last] : {std::pair{"Open MPI v4.1.", '6'}, std::pair{"Open MPI v5.0.", '5'}}) {
     for (std::string version = release + std::string("0"); version.back() <= last; ++version.back()) {
-      if (host.calls_itself(version + ",") || host.calls_itself(version + " ")) return true;
+      if (host.has_version_text_prefix(version + ",") || host.has_version_text_prefix(version + " "))
+        return true;
     }
   }
   return false;
@@ -68,8 +69,8 @@ void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& sel
   if (kind == HostMpi::open_mpi && reads_switch_at_start(host)) setenv(open_mpi_switch, "1", 0);
   if (kind != HostMpi::intel) return;
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != kind || !each.is_offered) continue;
-    const FixedChoice* choice = selection.choice(each.collective);
+    if (each.host != kind || !each.may_be_named) continue;
+    const UserChoice* choice = selection.choice(each.collective);
     if (choice == nullptr || choice->expression->host_algorithm() != each.name) continue;
     if (!each.is_nonblocking && !choice->expression->is_native()) continue;
     setenv(intel_variable(each).c_str(), std::to_string(each.number).c_str(), 0);
@@ -80,32 +81,32 @@ HostVariables::HostVariables(const Host& host, HostMpi kind)
     : host_(host),
       write_(host.find("PMPI_T_cvar_write")),
       read_(host.find("PMPI_T_cvar_read")),
-      offer_(offer_of_any_version(kind)) {
-  offer_.algorithms.clear();
-  offer_.host = version_of(host);
+      named_algorithms_(named_algorithms_of_any_version(kind)) {
+  named_algorithms_.algorithms.clear();
+  named_algorithms_.host = version_of(host);
   if (kind == HostMpi::intel) {
     find_intel();
     return;
   }
-  if (!offer_.why_none.empty()) return;
+  if (!named_algorithms_.reason_for_none.empty()) return;
   const HostFunction<decltype(PMPI_Query_thread)> query(host.find("PMPI_Query_thread"));
   int threads = MPI_THREAD_MULTIPLE;
   if (!query || query(&threads) != MPI_SUCCESS || threads == MPI_THREAD_MULTIPLE) {
-    offer_.why_none = "the program uses MPI_THREAD_MULTIPLE";
+    named_algorithms_.reason_for_none = "the program uses MPI_THREAD_MULTIPLE";
     return;
   }
   const HostFunction<decltype(PMPI_T_init_thread)> init(host.find("PMPI_T_init_thread"));
   int provided = 0;
   has_begun_ = init && write_ && read_ && init(threads, &provided) == MPI_SUCCESS;
   if (!has_begun_) {
-    offer_.why_none = "it has no MPI_T";
+    named_algorithms_.reason_for_none = "it has no MPI_T";
     return;
   }
-  before_.reserve(2 * collectives.size());
+  previous_value_.reserve(2 * collectives.size());
   if (kind == HostMpi::open_mpi) find_open_mpi();
   if (kind == HostMpi::mpich) find_mpich();
-  if (offer_.algorithms.empty() && offer_.why_none.empty())
-    offer_.why_none = "it does not let offbeat choose";
+  if (named_algorithms_.algorithms.empty() && named_algorithms_.reason_for_none.empty())
+    named_algorithms_.reason_for_none = "it does not let offbeat choose";
 }
 
 std::optional<MPI_T_cvar_handle> HostVariables::variable(const std::string& name) const {
@@ -173,16 +174,16 @@ std::optional<int> HostVariables::value_in_enumeration(const std::string& name,
 }
 
 void HostVariables::offer(const HostAlgorithm& algorithm, MPI_T_cvar_handle choice, int value,
-                          std::optional<MPI_T_cvar_handle> switched, int switch_value) {
-  offer_.algorithms.push_back(&algorithm);
-  ways_.push_back({&algorithm, choice, value, switched, switch_value});
+                          std::optional<MPI_T_cvar_handle> switch_variable, int switch_value) {
+  named_algorithms_.algorithms.push_back(&algorithm);
+  variables_of_algorithms_.push_back({&algorithm, choice, value, switch_variable, switch_value});
 }
 
 void HostVariables::find_open_mpi() {
   const std::string switch_name = "coll_tuned_use_dynamic_rules";
   int is_on = 0;
-  const auto switched = variable(switch_name);
-  if (!switched) {
+  const auto switch_variable = variable(switch_name);
+  if (!switch_variable) {
     // Before 4.1.7 and 5.0.6 the switch can be read but not written.
     const HostFunction<decltype(PMPI_T_cvar_get_index)> get_index(host_.find("PMPI_T_cvar_get_index"));
     const HostFunction<decltype(PMPI_T_cvar_handle_alloc)> allocate(host_.find("PMPI_T_cvar_handle_alloc"));
@@ -193,31 +194,33 @@ void HostVariables::find_open_mpi() {
                          allocate(index, nullptr, &handle, &count) == MPI_SUCCESS &&
                          read_(handle, &is_on) == MPI_SUCCESS;
     if (!is_read || is_on == 0) {
-      offer_.why_none = "it has to start with " + std::string(open_mpi_switch) + "=1 in the environment";
+      named_algorithms_.reason_for_none =
+          "it has to start with " + std::string(open_mpi_switch) + "=1 in the environment";
       return;
     }
   }
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != HostMpi::open_mpi || !each.is_offered || each.is_nonblocking) continue;
+    if (each.host != HostMpi::open_mpi || !each.may_be_named || each.is_nonblocking) continue;
     const std::string name = "coll_tuned_" + call_of(each) + "_algorithm";
     const auto choice = variable(name);
-    const auto value = value_in_enumeration(name, each.spelling);
-    if (choice && value) offer(each, *choice, *value, switched, 1);
+    const auto value = value_in_enumeration(name, each.name_in_host_mpi);
+    if (choice && value) offer(each, *choice, *value, switch_variable, 1);
   }
 }
 
 void HostVariables::find_mpich() {
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != HostMpi::mpich || !each.is_offered) continue;
+    if (each.host != HostMpi::mpich || !each.may_be_named) continue;
     std::vector<std::string_view> known{"auto", "sched_auto", "tsp_auto"};
     for (const HostAlgorithm& other : host_algorithms()) {
       if (other.host == each.host && other.collective == each.collective &&
           other.is_nonblocking == each.is_nonblocking)
-        known.push_back(other.spelling);
+        known.push_back(other.name_in_host_mpi);
     }
     const std::string prefix = "MPIR_CVAR_" + upper_case(call_of(each));
     const auto choice = variable(prefix + "_INTRA_ALGORITHM");
-    const auto value = value_in_description(description(prefix + "_INTRA_ALGORITHM"), each.spelling, known);
+    const auto value =
+        position_in_description(description(prefix + "_INTRA_ALGORITHM"), each.name_in_host_mpi, known);
     // On one node the device would answer first, with its own algorithm.
     const auto device = variable(prefix + "_DEVICE_COLLECTIVE");
     if (choice && value && device) offer(each, *choice, *value, device, 0);
@@ -226,9 +229,9 @@ void HostVariables::find_mpich() {
 
 void HostVariables::find_intel() {
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != HostMpi::intel || !each.is_offered) continue;
+    if (each.host != HostMpi::intel || !each.may_be_named) continue;
     const char* told = std::getenv(intel_variable(each).c_str());
-    if (told != nullptr && told == std::to_string(each.number)) offer_.algorithms.push_back(&each);
+    if (told != nullptr && told == std::to_string(each.number)) named_algorithms_.algorithms.push_back(&each);
   }
 }
 
@@ -236,27 +239,28 @@ void HostVariables::write(MPI_T_cvar_handle variable, int value) {
   int before = 0;
   read_(variable, &before);
   if (before == value) return;
-  before_.push_back({variable, before});
+  previous_value_.push_back({variable, before});
   write_(variable, &value);
 }
 
 void HostVariables::set(const HostAlgorithm& algorithm) {
-  const auto way = std::ranges::find(ways_, &algorithm, &AlgorithmVariables::algorithm);
-  if (way == ways_.end()) return;  // the environment has told Intel MPI
-  if (way->switched) write(*way->switched, way->switch_value);
-  write(way->choice, way->value);
+  const auto way = std::ranges::find(variables_of_algorithms_, &algorithm, &AlgorithmVariables::algorithm);
+  if (way == variables_of_algorithms_.end()) return;  // the environment has told Intel MPI
+  if (way->switch_variable) write(*way->switch_variable, way->switch_value);
+  write(way->choice_variable, way->value);
 }
 
 void HostVariables::restore() {
-  for (; !before_.empty(); before_.pop_back()) write_(before_.back().variable, &before_.back().value);
+  for (; !previous_value_.empty(); previous_value_.pop_back())
+    write_(previous_value_.back().variable, &previous_value_.back().value);
 }
 
 void HostVariables::end() {
   if (!std::exchange(has_begun_, false)) return;
   const HostFunction<decltype(PMPI_T_finalize)> finalize(host_.find("PMPI_T_finalize"));
   restore();
-  ways_.clear();
-  offer_.algorithms.clear();
+  variables_of_algorithms_.clear();
+  named_algorithms_.algorithms.clear();
   if (finalize) finalize();
 }
 

@@ -36,7 +36,7 @@ class HostVariables {
   HostVariables(const HostVariables&) = delete;
   HostVariables& operator=(const HostVariables&) = delete;
 
-  [[nodiscard]] const HostOffer& offer() const { return offer_; }
+  [[nodiscard]] const NamedHostAlgorithms& offer() const { return named_algorithms_; }
 
   // Sets the variables that make the host run this algorithm, which it offers. restore() gives all of them
   // their values of before. The host may leave a call by the program's error handler, so that restore() does
@@ -64,18 +64,18 @@ class HostVariables {
   [[nodiscard]] std::string description(const std::string& name) const;
   [[nodiscard]] std::optional<int> value_in_enumeration(const std::string& name,
                                                         std::string_view spelling) const;
-  void offer(const HostAlgorithm& algorithm, MPI_T_cvar_handle choice, int value,
-             std::optional<MPI_T_cvar_handle> switched, int switch_value);
+  void offer(const HostAlgorithm& algorithm, MPI_T_cvar_handle choice_variable, int value,
+             std::optional<MPI_T_cvar_handle> switch_variable, int switch_value);
 
   // How one algorithm is chosen: a variable, and another one that has to have a certain value meanwhile.
   struct AlgorithmVariables {
     const HostAlgorithm* algorithm;
-    MPI_T_cvar_handle choice;
+    MPI_T_cvar_handle choice_variable;
     int value;
-    std::optional<MPI_T_cvar_handle> switched;
+    std::optional<MPI_T_cvar_handle> switch_variable;
     int switch_value;
   };
-  struct Before {
+  struct PreviousValue {
     MPI_T_cvar_handle variable;
     int value;
   };
@@ -86,10 +86,10 @@ class HostVariables {
   const Host& host_;
   HostFunction<decltype(PMPI_T_cvar_write)> write_;
   HostFunction<decltype(PMPI_T_cvar_read)> read_;
-  HostOffer offer_;
-  std::vector<AlgorithmVariables> ways_;
-  std::vector<Before> before_;  // what restore() has to write, the last first
-  bool has_begun_ = false;      // MPI_T is initialised
+  NamedHostAlgorithms named_algorithms_;
+  std::vector<AlgorithmVariables> variables_of_algorithms_;
+  std::vector<PreviousValue> previous_value_;  // what restore() has to write, the last first
+  bool has_begun_ = false;                     // MPI_T is initialised
 };
 
 }  // namespace offbeat

@@ -31,7 +31,7 @@ class ControlVariables {
 
   // Returns true if Open MPI has an MCA variable of this name. A component's variables exist only while it is
   // loaded, so this tells whether it is.
-  [[nodiscard]] bool has(const char* name) const {
+  [[nodiscard]] bool has_variable(const char* name) const {
     int index = 0;
     return is_there_ && index_(name, &index) == MPI_SUCCESS;
   }
@@ -63,10 +63,10 @@ class ControlVariables {
 std::size_t longest_message_between_nodes(const Host& host) {
   if (std::string_view(abi::family) != "openmpi") return longest_message;
   const ControlVariables variables(host);
-  if (!variables.has("pml_ob1_priority")) return longest_message;
+  if (!variables.has_variable("pml_ob1_priority")) return longest_message;
   for (const char* faster : {"btl_uct_eager_limit", "btl_ofi_eager_limit", "btl_ugni_eager_limit",
                              "btl_usnic_eager_limit", "btl_portals4_eager_limit", "btl_openib_eager_limit"}) {
-    if (variables.has(faster)) return longest_message;
+    if (variables.has_variable(faster)) return longest_message;
   }
   constexpr std::size_t headers = 4096;
   constexpr std::size_t shortest = 8192;  // in bytes; cutting shorter messages costs more than it saves

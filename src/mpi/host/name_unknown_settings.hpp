@@ -17,7 +17,7 @@ namespace offbeat {
 inline void name_unknown_settings(const Host& host) {
   static std::atomic<bool> is_done{false};
   if (is_done.exchange(true, std::memory_order_relaxed) || host.rank_in(MPI_COMM_WORLD) != 0) return;
-  if_possible([] {
+  run_ignoring_exceptions([] {
     const std::string line = unknown_settings();
     if (!line.empty()) say(line);
   });

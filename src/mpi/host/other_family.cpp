@@ -46,7 +46,7 @@ bool has_count_for_each_rank(std::string_view name) {
 // Returns true if this is MPI_IN_PLACE in any family: a small number, or -1. 0 is MPI_BOTTOM in every family.
 bool is_in_place(Word buffer) { return buffer != 0 && buffer + 1 < 4096; }
 
-const std::vector<int>& kept(const std::vector<int>& array) {
+const std::vector<int>& keep_forever(const std::vector<int>& array) {
   static std::mutex mutex;
   static auto* arrays = new std::set<std::vector<int>>;
   const std::lock_guard lock(mutex);
@@ -77,10 +77,10 @@ void* ForwardedFunction::function() {
 }
 
 void* ForwardedFunction::narrow_function() {
-  void* function = narrow_.load(std::memory_order_relaxed);
+  void* function = narrow_function_.load(std::memory_order_relaxed);
   if (function == nullptr && name().ends_with("_c")) {
     function = find_next_in_other_family(std::string(name().substr(0, name().size() - 2)));
-    narrow_.store(function, std::memory_order_relaxed);
+    narrow_function_.store(function, std::memory_order_relaxed);
   }
   return function;
 }
@@ -109,11 +109,11 @@ Word NarrowedCall::narrowed(Word array, Word communicator) {
     return 0;
   }
   const int* narrow = nullptr;
-  const bool has_memory = try_to([&] {
+  const bool has_memory = run_unless_out_of_memory([&] {
     const std::span wide(reinterpret_cast<const std::int64_t*>(array), ranks_of(communicator));
     fits_ = fits_ && std::ranges::all_of(wide, is_int);
     const std::vector<int>& ints = arrays_.emplace_back(wide.begin(), wide.end());
-    narrow = are_kept_ ? kept(ints).data() : ints.data();
+    narrow = are_kept_ ? keep_forever(ints).data() : ints.data();
   });
   fits_ = fits_ && has_memory;
   return reinterpret_cast<Word>(narrow);

@@ -56,7 +56,7 @@ class ForwardedFunction {
   const char* name_;
   const CountArgument* arguments_;
   std::atomic<void*> function_{nullptr};
-  std::atomic<void*> narrow_{nullptr};
+  std::atomic<void*> narrow_function_{nullptr};
 };
 
 // Narrows the large counts among the arguments of a call to int. The narrowed arrays live as long as this

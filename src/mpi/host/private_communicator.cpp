@@ -9,7 +9,7 @@
 
 namespace offbeat {
 
-std::atomic<int> PrivateCommunicator::alive{0};
+std::atomic<int> PrivateCommunicator::live_count{0};
 
 namespace {
 
@@ -29,11 +29,11 @@ bool can_create_another(const Host& host, MPI_Comm own) {
 PrivateCommunicator::~PrivateCommunicator() {
   if (handle_ == MPI_COMM_NULL || host_ == nullptr) return;
   host_->Comm_free(&handle_);
-  alive.fetch_sub(1, std::memory_order_relaxed);
+  live_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool PrivateCommunicator::may_be_created(const Host& host, MPI_Comm own) {
-  if (alive.load(std::memory_order_relaxed) >= most) return false;
+  if (live_count.load(std::memory_order_relaxed) >= max_count) return false;
   constexpr std::size_t for_the_host = std::size_t{6} << 20;
   void* room = mmap(nullptr, for_the_host, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return false;
@@ -48,7 +48,7 @@ bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   if (host_->Comm_group(model, &group) != MPI_SUCCESS) return false;
   const int code = host_->Comm_create(model, group, &handle_);
   host_->Group_free(&group);
-  return take(code, id);
+  return adopt(code, id);
 }
 
 bool PrivateCommunicator::create_from_world(std::span<const int> ranks, int tag) {
@@ -64,22 +64,22 @@ bool PrivateCommunicator::create_from_world(std::span<const int> ranks, int tag)
   if (code != MPI_SUCCESS) return false;
   code = create_group(MPI_COMM_WORLD, group, tag, &handle_);
   host_->Group_free(&group);
-  return take(code, 0);
+  return adopt(code, 0);
 }
 
 bool PrivateCommunicator::duplicate(MPI_Comm model, MPI_Info info) {
   const HostFunction<decltype(PMPI_Comm_dup_with_info)> duplicate(host_->find("PMPI_Comm_dup_with_info"));
-  return duplicate && take(duplicate(model, info, &handle_), 0);
+  return duplicate && adopt(duplicate(model, info, &handle_), 0);
 }
 
-bool PrivateCommunicator::take(int code, std::uint64_t id) {
+bool PrivateCommunicator::adopt(int code, std::uint64_t id) {
   if (code != MPI_SUCCESS) {
     handle_ = MPI_COMM_NULL;
     return false;
   }
   host_->Comm_set_errhandler(handle_, MPI_ERRORS_RETURN);
   id_ = id;
-  alive.fetch_add(1, std::memory_order_relaxed);
+  live_count.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 

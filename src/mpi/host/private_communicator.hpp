@@ -15,7 +15,7 @@ class PrivateCommunicator {
  public:
   // The limit on private communicators. Some MPIs have room for only hundreds of communicators, others for
   // thousands; most of them are for the program.
-  static constexpr int most = 128;
+  static constexpr int max_count = 128;
 
   explicit PrivateCommunicator(const Host& host) : host_(&host) {}
   PrivateCommunicator(const PrivateCommunicator&) = delete;
@@ -45,9 +45,9 @@ class PrivateCommunicator {
 
  private:
   // Takes what the host has made. Returns false if that is nothing.
-  bool take(int code, std::uint64_t id);
+  bool adopt(int code, std::uint64_t id);
 
-  static std::atomic<int> alive;
+  static std::atomic<int> live_count;
   const Host* host_;
   MPI_Comm handle_ = MPI_COMM_NULL;
   std::uint64_t id_ = 0;

@@ -13,13 +13,13 @@ namespace offbeat {
 
 // Each function calls `next`, which does the work. A `Library` has:
 //
-//  if_called_by_program()       static; returns null if the call does not come from the program
+//  tracer_if_called_by_program()       static; returns null if the call does not come from the program
 //  lock()                       held while `requests` is used
 //  requests                     of type Requests<Kept>
 //  now()                        marks a moment, before and after `next`
-//  starts(kept, arrival)        a persistent request is about to start; returns true if started() must follow
-//  started(kept, request, exit, code)  the request has been started
-//  completed(kept, completion)  the operation is complete; may be called again for it
+//  begins_persistent_call(kept, arrival)  a persistent request is about to start; returns true if
+//  record_start() must follow record_start(kept, request, exit, code)  the request has been started
+//  record_completion(kept, completion)  the operation is complete; may be called again for it
 //
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
 // that call.
@@ -83,15 +83,15 @@ class RequestFunctions {
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
     const int code = next(request, flag, status);
-    Library* library = Library::if_called_by_program();
+    Library* library = Library::tracer_if_called_by_program();
     if (library == nullptr || code != MPI_SUCCESS || *flag == 0) return code;
     const auto lock = library->lock();
-    if (auto* kept = library->requests.find(request)) library->completed(*kept, Library::now());
+    if (auto* kept = library->requests.find(request)) library->record_completion(*kept, Library::now());
     return code;
   }
 
   static int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request) {
-    Library* library = Library::if_called_by_program();
+    Library* library = Library::tracer_if_called_by_program();
     if (library == nullptr) return next(request);
     const InsideOffbeat guard;
     const Handle handle = abi::bits(*request);
@@ -106,26 +106,27 @@ class RequestFunctions {
  private:
   template <class Body>
   static int starts(int count, MPI_Request* requests, Body&& body) {
-    Library* library = Library::if_called_by_program();
+    Library* library = Library::tracer_if_called_by_program();
     if (library == nullptr) return body();
     const auto arrival = Library::now();
     const InsideOffbeat guard;
     bool goes_on = false;
-    if_possible([&] {
+    run_ignoring_exceptions([&] {
       const auto lock = library->lock();
       for (int i = 0; i < count && library->requests.size() > 0; ++i) {
         auto* kept = library->requests.find(requests[i]);
-        if (kept != nullptr && kept->is_persistent()) goes_on |= library->starts(*kept, arrival);
+        if (kept != nullptr && kept->is_persistent())
+          goes_on |= library->begins_persistent_call(*kept, arrival);
       }
     });
     const int code = body();
     if (!goes_on) return code;
     const auto exit = Library::now();
-    if_possible([&] {
+    run_ignoring_exceptions([&] {
       const auto lock = library->lock();
       for (int i = 0; i < count; ++i) {
         auto* kept = library->requests.find(requests[i]);
-        if (kept != nullptr && kept->is_persistent()) library->started(*kept, requests[i], exit, code);
+        if (kept != nullptr && kept->is_persistent()) library->record_start(*kept, requests[i], exit, code);
       }
     });
     return code;
@@ -134,11 +135,11 @@ class RequestFunctions {
   // Runs `body`, a completion call. After it, is_complete(code, i) returns true if request i is complete.
   template <class Body, class IsComplete>
   static int completes(int count, MPI_Request* requests, Body&& body, IsComplete&& is_complete) {
-    Library* library = Library::if_called_by_program();
+    Library* library = Library::tracer_if_called_by_program();
     if (library == nullptr) return body();
     const InsideOffbeat guard;
-    std::optional<Claims> claims;
-    if_possible([&] {
+    std::optional<ClaimedRequests> claims;
+    run_ignoring_exceptions([&] {
       const auto lock = library->lock();
       const std::size_t most = std::min<std::size_t>(library->requests.size(), count > 0 ? count : 0);
       if (most > 0) library->requests.claim(count, requests, claims.emplace(most));
@@ -146,12 +147,12 @@ class RequestFunctions {
     const int code = body();
     if (!claims || claims->all().empty()) return code;
     const auto completion = Library::now();
-    if_possible([&] {
+    run_ignoring_exceptions([&] {
       const auto lock = library->lock();
-      library->requests.settle(*claims, [&](int index, auto& kept) {
+      library->requests.release_claims(*claims, [&](int index, auto& kept) {
         const bool is_gone = !kept.is_persistent() && library->requests.is_null(requests[index]);
         if (!is_gone && !is_complete(code, index)) return false;
-        library->completed(kept, completion);
+        library->record_completion(kept, completion);
         return !kept.is_persistent();
       });
     });

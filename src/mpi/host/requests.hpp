@@ -18,7 +18,7 @@ namespace offbeat {
 // A request that was passed to a completion call, which may free its handle. Another thread may then get the
 // same handle, and even wait for it, before this thread settles its own request. The number tells the two
 // apart.
-struct Claim {
+struct ClaimedRequest {
   int index;
   Handle handle;
   std::uint64_t number;
@@ -26,12 +26,14 @@ struct Claim {
 
 // The claims of one completion call. Their memory comes from the pool, which lives as long as the process:
 // thread-local objects are already gone when an exiting program makes its last calls.
-class Claims {
+class ClaimedRequests {
  public:
-  explicit Claims(std::size_t most) : memory_(most * sizeof(Claim)) {}
-  void add(const Claim& claim) { new (memory_.data() + size_++ * sizeof(Claim)) Claim(claim); }
-  [[nodiscard]] std::span<const Claim> all() const {
-    return {reinterpret_cast<const Claim*>(memory_.data()), size_};
+  explicit ClaimedRequests(std::size_t most) : memory_(most * sizeof(ClaimedRequest)) {}
+  void add(const ClaimedRequest& claim) {
+    new (memory_.data() + size_++ * sizeof(ClaimedRequest)) ClaimedRequest(claim);
+  }
+  [[nodiscard]] std::span<const ClaimedRequest> all() const {
+    return {reinterpret_cast<const ClaimedRequest*>(memory_.data()), size_};
   }
 
  private:
@@ -57,7 +59,7 @@ class Requests {
   void erase(Handle handle) { table_.erase(handle, any); }
 
   // Call this before a completion call. It claims those of its requests about which data is kept.
-  void claim(int count, const MPI_Request* requests, Claims& claims) {
+  void claim(int count, const MPI_Request* requests, ClaimedRequests& claims) {
     const auto is_free = [](const Entry& entry) { return entry.claim == 0; };
     const auto is_own = [&](const Entry& entry) {
       return is_free(entry) && entry.thread == this_thread_id();
@@ -74,7 +76,7 @@ class Requests {
   // Call this after the completion call. It releases the claims; `is_over(index, kept)` returns true for
   // requests to drop.
   template <class IsOver>
-  void settle(const Claims& claims, IsOver&& is_over) {
+  void release_claims(const ClaimedRequests& claims, IsOver&& is_over) {
     for (const auto& [index, handle, number] : claims.all()) {
       Entry* entry = table_.find(handle, [&](const Entry& each) { return each.claim == number; });
       if (entry == nullptr) continue;

@@ -41,7 +41,7 @@ SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int r
     const std::string ours = preload_environment();
     if (ours.empty()) return;
     for (int i = 0; i < count; ++i) {
-      MPI_Info& info = own_.emplace_back(MPI_INFO_NULL);
+      MPI_Info& info = changed_infos_.emplace_back(MPI_INFO_NULL);
       std::string variables;  // the program's own variables come first, because the first value counts
       if (infos[i] == MPI_INFO_NULL) {
         find<decltype(PMPI_Info_create)>(host, "PMPI_Info_create")(&info);
@@ -57,10 +57,10 @@ SpawnInfos::SpawnInfos(const Host& host, int count, const MPI_Info* infos, int r
 }
 
 void SpawnInfos::release() {
-  for (MPI_Info& info : own_) {
+  for (MPI_Info& info : changed_infos_) {
     if (info != MPI_INFO_NULL) find<decltype(PMPI_Info_free)>(host_, "PMPI_Info_free")(&info);
   }
-  own_.clear();
+  changed_infos_.clear();
 }
 
 }  // namespace offbeat

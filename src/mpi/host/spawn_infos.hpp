@@ -20,14 +20,16 @@ class SpawnInfos {
   SpawnInfos& operator=(const SpawnInfos&) = delete;
 
   // Returns the array to pass to the host.
-  [[nodiscard]] const MPI_Info* data() const { return own_.empty() ? infos_ : own_.data(); }
+  [[nodiscard]] const MPI_Info* data() const {
+    return changed_infos_.empty() ? infos_ : changed_infos_.data();
+  }
 
  private:
   void release();
 
   const Host& host_;
   const MPI_Info* infos_;
-  std::vector<MPI_Info> own_;
+  std::vector<MPI_Info> changed_infos_;
 };
 
 }  // namespace offbeat

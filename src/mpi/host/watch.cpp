@@ -31,12 +31,12 @@ double watched_after_s = 0;
 
 Watch::Slot Watch::watched[slots];
 
-Watch::Watch(double after_s, Line line, const void* state) {
+Watch::Watch(double after_s, MakeLine line, const void* state) {
   if (after_s <= 0) return;
   static std::atomic<bool> is_started{false};
   if (!is_started.load(std::memory_order_relaxed) && !is_started.exchange(true)) {
     watched_after_s = after_s;
-    start_background_thread(look_after);
+    start_background_thread(watch_slots);
   }
   since_ns_ = now_ns();
   for (Slot& slot : watched) {
@@ -44,7 +44,7 @@ Watch::Watch(double after_s, Line line, const void* state) {
     if (!slot.since_ns.compare_exchange_strong(free, being_changed, std::memory_order_acquire)) continue;
     slot.line = line;
     slot.state = state;
-    slot.is_said.store(false, std::memory_order_relaxed);
+    slot.is_printed.store(false, std::memory_order_relaxed);
     slot.since_ns.store(since_ns_, std::memory_order_release);
     slot_ = &slot;
     return;
@@ -59,12 +59,12 @@ Watch::~Watch() {
 }
 
 std::string Watch::waited_if_reported() const {
-  return slot_ != nullptr && slot_->is_said.load(std::memory_order_relaxed)
+  return slot_ != nullptr && slot_->is_printed.load(std::memory_order_relaxed)
              ? seconds_text(now_ns() - since_ns_)
              : std::string();
 }
 
-void* Watch::look_after(void*) {
+void* Watch::watch_slots(void*) {
   const double pause_s = watched_after_s / 8;
   const timespec pause{static_cast<time_t>(pause_s),
                        static_cast<long>((pause_s - std::floor(pause_s)) * 1e9)};
@@ -72,12 +72,12 @@ void* Watch::look_after(void*) {
     nanosleep(&pause, nullptr);
     for (Slot& slot : watched) {
       std::int64_t since = slot.since_ns.load(std::memory_order_relaxed);
-      if (since <= 0 || slot.is_said.load(std::memory_order_relaxed)) continue;
+      if (since <= 0 || slot.is_printed.load(std::memory_order_relaxed)) continue;
       const std::int64_t waited = now_ns() - since;
       if (static_cast<double>(waited) * 1e-9 <= watched_after_s) continue;
       if (!slot.since_ns.compare_exchange_strong(since, being_changed, std::memory_order_acquire)) continue;
-      slot.is_said.store(true, std::memory_order_relaxed);
-      try_to([&] {
+      slot.is_printed.store(true, std::memory_order_relaxed);
+      run_unless_out_of_memory([&] {
         if (const std::string line = slot.line(slot.state, seconds_text(waited)); !line.empty()) say(line);
       });
       slot.since_ns.store(since, std::memory_order_release);

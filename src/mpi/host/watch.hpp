@@ -15,8 +15,8 @@ class Watch {
  public:
   // Prints `line(state, waited)` once if the object lives for more than `after_s` seconds; 0: never. `line`
   // may be called in another thread.
-  using Line = std::string (*)(const void* state, const std::string& waited);
-  Watch(double after_s, Line line, const void* state);
+  using MakeLine = std::string (*)(const void* state, const std::string& waited);
+  Watch(double after_s, MakeLine line, const void* state);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
@@ -27,14 +27,14 @@ class Watch {
  private:
   struct Slot {
     std::atomic<std::int64_t> since_ns{0};  // 0: free; negative: being changed
-    std::atomic<bool> is_said{false};
-    Line line = nullptr;
+    std::atomic<bool> is_printed{false};
+    MakeLine line = nullptr;
     const void* state = nullptr;
   };
   static constexpr int slots = 64;  // if more are alive, they are not watched
   static Slot watched[slots];
 
-  static void* look_after(void* after_s);
+  static void* watch_slots(void* after_s);
   Slot* slot_ = nullptr;
   std::int64_t since_ns_ = 0;
 };

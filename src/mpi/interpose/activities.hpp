@@ -59,13 +59,14 @@ class Activities {
   void watch_requests_of_host(int change) noexcept;
 
   // Call this when one of offbeat's functions completes requests, so the host need not be told.
-  void has_been_asked() {
-    if (polls_.load(std::memory_order_relaxed) != 0) polls_.store(0, std::memory_order_relaxed);
+  void reset_polls() {
+    if (polls_of_host_.load(std::memory_order_relaxed) != 0)
+      polls_of_host_.store(0, std::memory_order_relaxed);
   }
 
  private:
   // Adds `by` to a count. Call this with the lock held, so that one thread writes at a time.
-  static void add_to(std::atomic<int>& count, int by) {
+  static void add_to_count(std::atomic<int>& count, int by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
   // The host calls this while it waits.
@@ -75,8 +76,9 @@ class Activities {
   SpinLock lock_;
   std::atomic<int> active_{0};
   std::atomic<int> persistent_{0};
-  std::atomic<int> polls_{0};  // how often the host has polled since one of offbeat's functions was called
-  HostRequest* spare_ = nullptr;
+  std::atomic<int> polls_of_host_{
+      0};  // how often the host has polled since one of offbeat's functions was called
+  HostRequest* spare_requests_ = nullptr;
   SharedHandleTable<HostRequest> table_;
 };
 

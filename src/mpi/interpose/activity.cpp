@@ -15,13 +15,13 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
   Runtime& process = runtime();
   if (made == MPI_COMM_NULL || !process.is_started()) return;
   const InsideOffbeat guard;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const Communicator* known = process.find_in_cache(parent);
     if (known == nullptr) known = process.find_without_waiting(parent, Collective::barrier);
-    if (known == nullptr || known->requested().empty()) return;
+    if (known == nullptr || known->requested_collectives().empty()) return;
     for (std::size_t k = 0; k < collectives.size(); ++k) {
       const Collective collective = collective_at(k);
-      if (!known->requested().contain(collective)) continue;
+      if (!known->requested_collectives().contain(collective)) continue;
       Communicator* child = process.communicator(made, collective);
       if (child == nullptr) return;
       child->has_requests(collective);
@@ -47,11 +47,11 @@ Activity::Activity(Runtime& process, Form form)
 }
 
 void Activity::register_persistent(MPI_Request request) noexcept {
-  known_as_ = {request, this};
-  activities.insert_persistent(known_as_);
+  host_request_ = {request, this};
+  activities.insert_persistent(host_request_);
 }
 
-Outcome Activity::take(Communicator& communicator, const Call& call, bool shares) {
+Outcome Activity::begin_or_keep(Communicator& communicator, const Call& call, bool shares) {
   communicator_ = &communicator;
   call_ = call;
   shares_ = shares;
@@ -60,21 +60,21 @@ Outcome Activity::take(Communicator& communicator, const Call& call, bool shares
   if (!is_persistent_) return begin();
   // All ranks wait for one another here, which MPI allows.
   if (!communicator.copies_alone(call.collective)) {
-    apart_ = communicator.make_for_request(call);
-    if (apart_ == nullptr) return {};
+    persistent_communicator_ = communicator.make_for_request(call);
+    if (persistent_communicator_ == nullptr) return {};
   }
-  communicator.hold();
-  is_held_ = true;
+  communicator.add_reference();
+  holds_reference_ = true;
   return {.kind = Outcome::Kind::served};
 }
 
 Outcome Activity::begin() {
   algorithm_ = last_algorithm = nullptr;
   if (is_persistent_) communicator_->count(call_.collective);
-  Communicator& communicator = runner();
+  Communicator& communicator = running_communicator();
   const std::size_t bytes = call_.length(communicator.size());
   const Choice choice = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
-  const Chosen chosen = choice;
+  const ChosenAlternative chosen = choice;
   communicator.announce_begun(call_.collective, bytes);
   const bool is_alone = !chosen && communicator.copies_alone(call_.collective);
   measured_ = {};
@@ -84,14 +84,14 @@ Outcome Activity::begin() {
     Outcome outcome{.is_counted = true};
     // The host's own request of a persistent collective was made without a name.
     if (!chosen && !is_alone && !is_persistent_) outcome = leave_to_host(chosen);
-    if (measured_) outcome.measured = measured_requests.take(std::move(measured_));
+    if (measured_) outcome.measured_where = measured_requests.reserve_entry(std::move(measured_));
     return outcome;
   }
   communicator.life().require_intact();
 
   Call call = call_;
   failure_ = MPI_SUCCESS;
-  was_seen_over_ = false;
+  host_saw_it_over_ = false;
   operation_.reset();
   communicator.break_on_error(call_.collective, bytes, [&] {
     const bool is_operation = !is_alone && !chosen.expression->runs_on_host();
@@ -105,8 +105,8 @@ Outcome Activity::begin() {
   state_.store(0, std::memory_order_relaxed);
   is_active_.store(true, std::memory_order_relaxed);
   communicator_->count_served(call_.collective);
-  algorithm_ = last_algorithm = is_alone ? &copied_alone : chosen.expression;
-  if (is_alone || (bytes == 0 && is_over_if_empty(call_.collective))) {
+  algorithm_ = last_algorithm = is_alone ? &copy_on_single_rank : chosen.expression;
+  if (is_alone || (bytes == 0 && skips_empty_calls(call_.collective))) {
     if (is_alone) Communicator::copy_alone(call);
     end();
     return {.kind = Outcome::Kind::served};
@@ -116,7 +116,7 @@ Outcome Activity::begin() {
       communicator.break_on_error([&] {
         host_pipeline_.emplace(communicator.host_pipeline(*chosen.expression, call)).begin_all_segments();
       });
-      communicator.hold();
+      communicator.add_reference();
     } else {
       communicator.begin(operation_, chosen, call, bytes, {on_end, this}, stand_ins());
       operations_under_way.settle();
@@ -157,13 +157,13 @@ void Activity::wait() noexcept {
   while (!is_over()) sched_yield();
 }
 
-void Activity::look() noexcept { ask_host_pipeline(&HostPipeline::test); }
+void Activity::poll_host_pipeline() noexcept { ask_host_pipeline(&HostPipeline::test); }
 
 template <class Ask>
 void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
   if (!host_pipeline_) return;
   try {
-    runner().break_on_error([&] {
+    running_communicator().break_on_error([&] {
       if (std::invoke(is_over, *host_pipeline_)) host_pipeline_.reset();
     });
   } catch (...) {
@@ -171,7 +171,7 @@ void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
     host_pipeline_.reset();
   }
   if (host_pipeline_) return;
-  runner().let_go();
+  running_communicator().remove_reference();
   end();
 }
 
@@ -206,7 +206,7 @@ void Activity::end() noexcept {
   const MPI_Request handle = request_->handle;
   const int before = state_.fetch_or(over, std::memory_order_acq_rel);
   if ((before & shared_with_host) != 0) host.Grequest_complete(handle);
-  if ((before & unclaimed) != 0) drop((before & shared_with_host) != 0);
+  if ((before & unclaimed) != 0) free_unclaimed_request((before & shared_with_host) != 0);
 }
 
 void Activity::share_with_host() noexcept {
@@ -258,9 +258,9 @@ int Activity::on_poll(void* request, MPI_Status* /*status*/) {
   operations_under_way.advance(HostCalls::none);
   operations_under_way.settle();
   if (Activity* mine = static_cast<HostRequest*>(request)->serves) {
-    mine->look();
+    mine->poll_host_pipeline();
     // If one of offbeat's functions has called the host, it finds the end before the host asks a second time.
-    if (mine->is_over() && std::exchange(mine->was_seen_over_, true)) mine->share_with_host();
+    if (mine->is_over() && std::exchange(mine->host_saw_it_over_, true)) mine->share_with_host();
   }
   inside_offbeat = was_inside;
   return MPI_SUCCESS;
@@ -299,15 +299,15 @@ void Activity::become_inactive() noexcept {
 // The host does not get the request of a collective that is still under way: MPICH before 4.2 would call
 // on_free at once.
 bool Activity::abandon() {
-  if (known_as_.serves != nullptr) activities.erase_persistent(known_as_);
+  if (host_request_.serves != nullptr) activities.erase_persistent(host_request_);
   if (!is_active()) return true;
   is_abandoned_ = true;
   const int before = state_.fetch_or(unclaimed, std::memory_order_acq_rel);
-  if ((before & over) != 0) drop((before & shared_with_host) != 0);
+  if ((before & over) != 0) free_unclaimed_request((before & shared_with_host) != 0);
   return false;
 }
 
-void Activity::drop(bool host_was_told) noexcept {
+void Activity::free_unclaimed_request(bool host_was_told) noexcept {
   if (!host_was_told && activities.give_back(*this)) {
     become_inactive();
     return;
@@ -317,12 +317,12 @@ void Activity::drop(bool host_was_told) noexcept {
 }
 
 Activity::~Activity() {
-  if (is_persistent_ && known_as_.serves == nullptr) activities.cancel_reservation();
+  if (is_persistent_ && host_request_.serves == nullptr) activities.cancel_reservation();
   sides_.input.free_type(process_.host);
   sides_.output.free_type(process_.host);
   operation_.reset();
-  if (apart_ != nullptr) Communicator::abandon(std::move(apart_));
-  if (is_held_) communicator_->let_go();
+  if (persistent_communicator_ != nullptr) Communicator::abandon(std::move(persistent_communicator_));
+  if (holds_reference_) communicator_->remove_reference();
 }
 
 }  // namespace offbeat

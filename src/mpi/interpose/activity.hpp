@@ -47,7 +47,7 @@ class Activity {
   [[nodiscard]] std::optional<Staged>& staged() { return staged_; }
 
   // Takes a judged call. A persistent call is kept for later; any other begins at once.
-  Outcome take(Communicator& communicator, const Call& call, bool shares);
+  Outcome begin_or_keep(Communicator& communicator, const Call& call, bool shares);
 
   // Begins the collective. Call it only while the activity has no request. If the outcome is `served`, it has
   // one from now on. May throw what Communicator::begin throws.
@@ -55,7 +55,7 @@ class Activity {
   // Returns when the collective is over, or has failed.
   void wait() noexcept;
   // Asks the host whether the collective is over, if the host's own collectives run it.
-  void look() noexcept;
+  void poll_host_pipeline() noexcept;
   // Returns true if the collective is over. Call finish() next.
   [[nodiscard]] bool is_over() const { return (state_.load(std::memory_order_acquire) & over) != 0; }
   // Tells the host of the end, now or when it comes.
@@ -111,20 +111,22 @@ class Activity {
   void end() noexcept;
   // Frees the request of a collective that is over and that nobody will wait for, because the program has
   // freed its request. `this` may be gone then.
-  void drop(bool host_was_told) noexcept;
+  void free_unclaimed_request(bool host_was_told) noexcept;
   void become_inactive() noexcept;  // this may be gone then
-  [[nodiscard]] Communicator& runner() const { return apart_ != nullptr ? *apart_ : *communicator_; }
+  [[nodiscard]] Communicator& running_communicator() const {
+    return persistent_communicator_ != nullptr ? *persistent_communicator_ : *communicator_;
+  }
 
   Runtime& process_;
   const bool is_persistent_;
   bool is_abandoned_ = false;
-  bool is_held_ = false;  // true if this holds the communicator (Communicator::hold)
+  bool holds_reference_ = false;  // true if this holds the communicator (Communicator::hold)
   bool shares_ = false;
   std::atomic<bool> is_active_{false};
   int failure_ = MPI_SUCCESS;       // an error code of the host MPI
   HostRequest* request_ = nullptr;  // set while the collective is active
-  HostRequest known_as_;            // set for a persistent collective
-  bool was_seen_over_ = false;      // true if the host asked and the collective was over
+  HostRequest host_request_;        // set for a persistent collective
+  bool host_saw_it_over_ = false;   // true if the host asked and the collective was over
   bool was_started_by_host_ = false;
   // The bits of state_. The thread that sets the second of `over` and `shared_with_host` tells the host. The
   // thread that sets the second of `over` and `unclaimed` drops the activity.
@@ -135,7 +137,8 @@ class Activity {
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
   const Expression* algorithm_ = nullptr;
-  std::unique_ptr<Communicator> apart_;  // where a persistent one runs, if not on the communicator itself
+  std::unique_ptr<Communicator>
+      persistent_communicator_;  // where a persistent one runs, if not on the communicator itself
   // One of these runs the collective, or it was over at once.
   std::unique_ptr<Operation> operation_;
   std::optional<HostPipeline> host_pipeline_;
@@ -167,7 +170,7 @@ struct ActivityCarrier {
   }
   template <Collective, class Kept>
   Outcome carry_out(Communicator& communicator, const Call& call, std::size_t, bool shares, Kept&) const {
-    return activity.take(communicator, call, shares);
+    return activity.begin_or_keep(communicator, call, shares);
   }
 };
 
@@ -191,7 +194,7 @@ template <Collective collective, Form form, class Arguments>
       auto activity = std::make_unique<Activity>(process, form);
       activity->set_communicator_handle(call.communicator);
       ActivityCarrier carrier{*activity};
-      auto& kept = activity->kept(static_cast<typename Serving::Kept*>(nullptr));
+      auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
       if (outcome.kind == Outcome::Kind::rejected) {

@@ -21,17 +21,17 @@ namespace offbeat {
 inline void copy_input_if_needed(const Expression& chosen, int ranks, Call& call,
                                  std::optional<pool::Block>& copy) {
   if (!needs_copy_of_input(chosen, call.collective) || call.input.bytes() == 0) return;
-  const ConstVector all = call.input_blocks.span(call.input, ranks);
+  const ConstVector all = call.input_blocks.span_of_blocks(call.input, ranks);
   copy.emplace(all.bytes());
   offbeat::copy(copy->data(), all.data, all.bytes());
   call.input.data = copy->data() + (call.input.data - all.data);
 }
 
 // Leaves a call to the host, which may have to serve it by the name that was chosen.
-inline Outcome leave_to_host(const Chosen& chosen) {
-  if (chosen.named == nullptr) [[likely]]
+inline Outcome leave_to_host(const ChosenAlternative& chosen) {
+  if (chosen.named_host_algorithm == nullptr) [[likely]]
     return {.is_counted = true};
-  last_algorithm = chosen.named;
+  last_algorithm = chosen.named_host_algorithm;
   return {.kind = Outcome::Kind::by_name, .is_counted = true};
 }
 
@@ -64,8 +64,9 @@ struct BlockingCarrier {
 
  private:
   template <Collective collective, class Kept>
-  [[gnu::always_inline]] Outcome carry_out(Communicator& communicator, Chosen chosen, const Call& call,
-                                           std::size_t bytes, bool shares, Kept& kept) const {
+  [[gnu::always_inline]] Outcome carry_out(Communicator& communicator, ChosenAlternative chosen,
+                                           const Call& call, std::size_t bytes, bool shares,
+                                           Kept& kept) const {
     const bool is_alone = !chosen && communicator.copies_alone(collective);
     if (!chosen && !is_alone) return leave_to_host(chosen);
     if (communicator.life().is_revoked()) return {.is_counted = true};
@@ -73,9 +74,9 @@ struct BlockingCarrier {
     kept.pack(types);
     if (is_alone) [[unlikely]] {
       Communicator::copy_alone(call);
-      chosen = {&copied_alone, nullptr};
+      chosen = {&copy_on_single_rank, nullptr};
     } else if (shares) [[unlikely]] {
-      carry_out_apart(communicator, chosen, call, bytes, kept.stand_ins());
+      carry_out_on_temporary(communicator, chosen, call, bytes, kept.stand_ins());
     } else {
       communicator.run(chosen, call, bytes, kept.stand_ins());
     }
@@ -87,22 +88,23 @@ struct BlockingCarrier {
 
   // Out of line, because other calls need no room for a trial.
   template <Collective collective, class Kept>
-  [[gnu::noinline]] Outcome carry_out_measured(Communicator& communicator, RowTrial& trial, Chosen chosen,
-                                               const Call& call, std::size_t bytes, bool shares,
-                                               Kept& kept) const {
+  [[gnu::noinline]] Outcome carry_out_measured(Communicator& communicator, RowTrial& trial,
+                                               ChosenAlternative chosen, const Call& call, std::size_t bytes,
+                                               bool shares, Kept& kept) const {
     communicator.begin_measured(trial, call);
     Outcome outcome = carry_out<collective>(communicator, chosen, call, bytes, shares, kept);
     if (outcome.kind == Outcome::Kind::served) {
       trial.end_call();
     } else if (!chosen) {
       trial_of_host = &trial;
-      outcome.measured = Outcome::by_trial;
+      outcome.measured_where = Outcome::by_trial;
     }
     return outcome;
   }
 
-  [[gnu::noinline]] static void carry_out_apart(Communicator& communicator, Chosen chosen, Call call,
-                                                std::size_t bytes, const StandInCopies* stand_ins) {
+  [[gnu::noinline]] static void carry_out_on_temporary(Communicator& communicator, ChosenAlternative chosen,
+                                                       Call call, std::size_t bytes,
+                                                       const StandInCopies* stand_ins) {
     std::optional<pool::Block> copy;
     communicator.break_on_error(
         [&] { copy_input_if_needed(*chosen.expression, communicator.size(), call, copy); });

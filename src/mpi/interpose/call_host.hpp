@@ -25,7 +25,8 @@ int call_without_large_counts(const Host& host, MPI_Comm communicator, Arguments
         return argument;
       }
     };
-    const auto function = host.collectives.find<collective, form, CountKind::of_int>(narrow(arguments)...);
+    const auto function =
+        host.collectives.find<collective, form, CountKind::int_counts>(narrow(arguments)...);
     if (function == nullptr) return raise(host, communicator, MPI_ERR_UNSUPPORTED_OPERATION);
     if (((arguments == narrow(arguments)) && ...)) return function(narrow(arguments)...);
   }
@@ -50,7 +51,7 @@ int call_host(const Host& host, MPI_Comm communicator, Arguments... arguments) {
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::noinline]] int call_by_name(Runtime& process, MPI_Comm communicator, Arguments... arguments) {
   static_assert(form != Form::persistent);
-  const ByName way = process.by_name(communicator, collective, form == Form::nonblocking);
+  const NamedAlgorithmCall way = process.by_name(communicator, collective, form == Form::nonblocking);
   if (way.shadow != MPI_COMM_NULL) {
     // The communicator is the last argument, or the one before the request.
     std::tuple all(arguments...);

@@ -25,13 +25,13 @@ template <Collective collective, class Arguments, class Carrier>
 class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
  public:
   using Base = JudgedCall<collective, Arguments, Carrier>;
-  using Base::JudgedCall, Base::root_judges;
-  using typename Base::Kept;
+  using Base::JudgedCall, Base::only_root_knows_buffers;
+  using typename Base::KeptBuffers;
 
   // Serves the call. The process must be started.
   [[gnu::always_inline]] Outcome run() {
-    if constexpr (Base::needs_place) {
-      if (!find_place()) return {};
+    if constexpr (Base::needs_rank_and_size) {
+      if (!find_rank_and_size()) return {};
     }
     return combine();
   }
@@ -39,10 +39,11 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
  private:
   using Base::call_, Base::carrier_, Base::communicator_, Base::is_rejected_, Base::kept_, Base::process_,
       Base::rank_, Base::size_;
-  using Base::carry_out, Base::checks, Base::find_place, Base::is_counted, Base::leave_to_host, Base::takes;
-  using Base::has_blocks, Base::has_lists, Base::known;
+  using Base::carry_out, Base::is_checked, Base::find_rank_and_size, Base::find_communicator_and_count,
+      Base::leave_to_host, Base::takes;
+  using Base::has_blocks, Base::has_lists, Base::collective_facts;
 
-  void check_combined(std::int64_t count) {
+  void check_call(std::int64_t count) {
     CallSignature mine{process_.host,     process_.types(), collective, count,
                        call_.output.type, call_.op,         call_.root};
     if constexpr (has_lists) {
@@ -80,12 +81,12 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   [[nodiscard]] bool must_leave_to_host(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
-      if (judges_unused_output() && call_.output.data == MPI_IN_PLACE) return true;
+      if (host_checks_unused_output() && call_.output.data == MPI_IN_PLACE) return true;
       // If the host accepts this on all ranks, one rank must not leave the call to the host by itself.
-      const bool is_accepted = !known.has_root || abi::accepts_in_place_everywhere;
+      const bool is_accepted = !collective_facts.has_root || abi::accepts_in_place_everywhere;
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
-    return has_wrong_output() && (!root_judges || call_.input.data == MPI_IN_PLACE);
+    return has_wrong_output() && (!only_root_knows_buffers || call_.input.data == MPI_IN_PLACE);
   }
   [[nodiscard]] bool has_wrong_output() const {
     return takes() && is_wrong_output(call_.output.data, count_of_block());
@@ -93,8 +94,8 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   // Returns true if the host judges the output of rank 0 in an exscan, which gets no result. Rank 0 must not
   // take part alone in a call that the host rejects on all ranks. MPICH and its family also reject a null
   // output there, but MPI allows that, so offbeat serves it.
-  [[nodiscard]] bool judges_unused_output() const {
-    return !known.has_root && process_.types().judges_unused_output();
+  [[nodiscard]] bool host_checks_unused_output() const {
+    return !collective_facts.has_root && process_.types().host_checks_unused_output();
   }
   // Returns the number of elements that a user's operation must get in one piece. Many programs treat the
   // whole vector, or a block of it, as one object, and do not look at the length.
@@ -108,23 +109,23 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
 
   [[gnu::always_inline]] Outcome combine() {
     const Types& types = process_.types();
-    const Reduction* reduction = types.predefined(call_.output.type, call_.op);
+    const Reduction* reduction = types.find_predefined(call_.output.type, call_.op);
     const std::int64_t count = count_of_input();
     if (must_leave_to_host(count)) return {};
-    const bool has_output = takes() || judges_unused_output();
-    const bool is_alias = has_output && call_.input.data == call_.output.data &&
-                          count >= types.least_rejected_alias(collective);
-    if (is_alias && !root_judges) return {};
-    is_rejected_ = root_judges && (is_alias || has_wrong_output());
+    const bool has_output = takes() || host_checks_unused_output();
+    const bool is_already_in_place = has_output && call_.input.data == call_.output.data &&
+                                     count >= types.least_rejected_alias(collective);
+    if (is_already_in_place && !only_root_knows_buffers) return {};
+    is_rejected_ = only_root_knows_buffers && (is_already_in_place || has_wrong_output());
     if constexpr (Carrier::may_wait) {
-      if (reduction == nullptr && !types.are_accepted(call_.output.type, call_.op)) return {};
-      if (checks() && is_counted()) [[unlikely]]
-        check_combined(count);
+      if (reduction == nullptr && !types.host_accepts(call_.output.type, call_.op)) return {};
+      if (is_checked() && find_communicator_and_count()) [[unlikely]]
+        check_call(count);
       return reduction != nullptr ? combine(reduction, count) : combine_by_user(*this, count);
     } else {
       // No thread may call the host, or the program's function, while the operation advances.
       const bool is_own = reduction != nullptr && reduction->host == nullptr;
-      return is_counted() && is_own ? combine(reduction, count) : leave_to_host();
+      return find_communicator_and_count() && is_own ? combine(reduction, count) : leave_to_host();
     }
   }
 
@@ -134,26 +135,26 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     std::optional<UserReduction> own;
     const std::int64_t length = self.length_of_object(count);
     const bool is_known =
-        self.process_.types().user_defined(self.call_.output.type, self.call_.op, length, own);
+        self.process_.types().find_user_defined(self.call_.output.type, self.call_.op, length, own);
     return is_known ? self.combine(&own->reduction, count, length) : self.leave_to_host();
   }
 
   // Serves the call. `length` says how many of the `count` elements make one element of the reduction.
   template <class Length = std::integral_constant<std::int64_t, 1>>
   Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
-    if (!is_counted()) return leave_to_host();
+    if (!find_communicator_and_count()) return leave_to_host();
     const bool in_place = call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;
     void* output = takes() ? call_.output.data : nullptr;
     count /= length;
-    if (root_judges && is_rejected_) [[unlikely]]
-      output = unwanted_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
+    if (only_root_knows_buffers && is_rejected_) [[unlikely]]
+      output = discarded_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
     const std::int64_t block = has_blocks ? count_of_block() / length : count;
     Call call{collective,
               {static_cast<const std::byte*>(input), static_cast<std::size_t>(count), reduction->width},
               {static_cast<std::byte*>(output), static_cast<std::size_t>(block), reduction->width},
               reduction,
-              known.has_root ? call_.root : 0};
+              collective_facts.has_root ? call_.root : 0};
     if constexpr (has_lists) {
       communicator_->break_on_error([&] { kept_.blocks.emplace(call_.output.counts, size_, length); });
       call.input_blocks = kept_.blocks->blocks();
@@ -176,15 +177,16 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
       const bool may_stay =
           !(shares && has_lists) &&
           self.carrier_.may_have_stand_ins(*self.communicator_, collective, bytes, call.output.width);
-      staged.call.take(call, may_stay, shares);
+      staged.call.stage_vectors(call, may_stay, shares);
       outcome = self.carry_out(call, bytes, shares && !staged.call.has_input_apart(), staged);
     });
     return outcome;
   }
 
-  [[gnu::noinline]] static void* unwanted_output(Communicator& communicator, Kept& kept, std::size_t bytes) {
-    communicator.break_on_error(collective, bytes, [&] { kept.unwanted.emplace(bytes); });
-    return kept.unwanted->data();
+  [[gnu::noinline]] static void* discarded_output(Communicator& communicator, KeptBuffers& kept,
+                                                  std::size_t bytes) {
+    communicator.break_on_error(collective, bytes, [&] { kept.discarded_output.emplace(bytes); });
+    return kept.discarded_output->data();
   }
 };
 

@@ -29,32 +29,36 @@ namespace offbeat {
 //     bytes    Call::length.
 //     shares   The input and the output share memory, and an algorithm may write a block of the output
 //              before it has read another block of the input.
-//     kept     This object, of type Kept, must live as long as the collective. Its pack() comes before the
+//     kept     This object, of type KeptBuffers, must live as long as the collective. Its pack() comes before
+//     the
 //              collective, its unpack() after it.
-// carrier.keep(here) returns `kept` for vectors in device memory; `here` lives until the carrier returns.
-// carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and long vectors
-// on a device may stay there.
+// carrier.keep(here) returns `kept` for vectors in device memory; `ranks_of_own_node` lives until the carrier
+// returns. carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and
+// long vectors on a device may stay there.
 template <Collective collective, class Arguments, class Carrier>
 class JudgedCall {
  public:
-  using Kept = std::conditional_t<facts(collective).has_operation || !moves_data(collective), Lists, Sides>;
-  JudgedCall(Runtime& process, const Arguments& call, Carrier& carrier, Kept& kept)
+  using KeptBuffers =
+      std::conditional_t<facts_of(collective).has_operation || !moves_data(collective), Lists, Sides>;
+  JudgedCall(Runtime& process, const Arguments& call, Carrier& carrier, KeptBuffers& kept)
       : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
 
   // True if only the root has both an input and an output. The other ranks then know nothing of them.
-  static constexpr bool root_judges = facts(collective).has_root && collective != Collective::bcast;
+  static constexpr bool only_root_knows_buffers =
+      facts_of(collective).has_root && collective != Collective::bcast;
 
  protected:
-  static constexpr CollectiveFacts known = facts(collective);
-  static constexpr Roles who = roles(collective);
+  static constexpr CollectiveFacts collective_facts = facts_of(collective);
+  static constexpr Roles giver_taker_roles = roles_of(collective);
   static constexpr bool has_data = moves_data(collective);
   static constexpr bool has_lists = collective == Collective::reduce_scatter;
   static constexpr bool has_blocks = has_lists || collective == Collective::reduce_scatter_block;
-  static constexpr bool needs_place =
-      known.has_root || has_blocks || !who.first_takes || (has_data && !known.has_operation);
+  static constexpr bool needs_rank_and_size = collective_facts.has_root || has_blocks ||
+                                              !giver_taker_roles.rank_0_takes ||
+                                              (has_data && !collective_facts.has_operation);
 
   // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator.
-  [[nodiscard]] bool find_place() {
+  [[nodiscard]] bool find_rank_and_size() {
     if (const Communicator* mine = process_.find_in_cache(call_.communicator)) {
       rank_ = mine->rank();
       size_ = mine->size();
@@ -66,11 +70,11 @@ class JudgedCall {
     }
     return call_.root >= 0 && call_.root < size_;
   }
-  [[nodiscard]] bool gives() const { return who.gives(rank_, call_.root); }
-  [[nodiscard]] bool takes() const { return who.takes(rank_, call_.root); }
+  [[nodiscard]] bool gives() const { return giver_taker_roles.gives(rank_, call_.root); }
+  [[nodiscard]] bool takes() const { return giver_taker_roles.takes(rank_, call_.root); }
 
   // Finds the communicator, once, and counts the call there. Returns false if the host has to serve the call.
-  [[nodiscard]] bool is_counted() {
+  [[nodiscard]] bool find_communicator_and_count() {
     if (communicator_ != nullptr) return true;
     communicator_ = carrier_.find(process_, call_.communicator, collective);
     return communicator_ != nullptr;
@@ -79,12 +83,12 @@ class JudgedCall {
 
   // Returns true if OFFBEAT_CHECK applies to this call. Call it after the communicator has been found, and
   // not inside break_on_error(): a mismatch is no failure, and later calls are served.
-  [[nodiscard]] bool checks() const { return Carrier::may_wait && process_.settings.check; }
+  [[nodiscard]] bool is_checked() const { return Carrier::may_wait && process_.settings.check; }
 
   template <class Keeping>
   Outcome carry_out(const Call& call, std::size_t bytes, bool shares, Keeping& kept) {
     Outcome outcome = carrier_.template carry_out<collective>(*communicator_, call, bytes, shares, kept);
-    if (root_judges && is_rejected_ && outcome.kind == Outcome::Kind::served)
+    if (only_root_knows_buffers && is_rejected_ && outcome.kind == Outcome::Kind::served)
       outcome.kind = Outcome::Kind::rejected;
     return outcome;
   }
@@ -92,7 +96,7 @@ class JudgedCall {
   Runtime& process_;
   Arguments call_;
   Carrier& carrier_;
-  Kept& kept_;
+  KeptBuffers& kept_;
   Communicator* communicator_ = nullptr;
   int rank_ = 0;
   int size_ = 1;

@@ -66,14 +66,14 @@ struct Sides final : StandInCopies {
     if (unpacks_output && copies) output.begin_delivery(*copies);
   }
   void end_unpack(const Types& types) {
-    if (unpacks_output && !(copies && output.delivers_by_itself())) output.unpack(types);
+    if (unpacks_output && !(copies && output.copies_own_output())) output.unpack(types);
   }
 
   // Gives addresses to the vectors that need packing. An algorithm runs that only names them in computations,
   // if `may_stay`; then vectors on a device may stay there. If also `may_stand_in`, vectors with gaps may
   // have stand-ins. `by_host` is true if the host may pack during the collective. A driver cannot copy from
   // or to a stand-in, so a call has vectors of one kind only.
-  void provide(const Types& types, bool may_stay, bool may_stand_in, bool by_host) {
+  void give_addresses(const Types& types, bool may_stay, bool may_stand_in, bool by_host) {
     Side* const sides[] = {&input, &output};
     if (may_stay && (input.may_stay_on_device() || output.may_stay_on_device())) may_stand_in = false;
     for (int k = 0; k < 2; ++k) {
@@ -118,8 +118,8 @@ struct Sides final : StandInCopies {
 
  private:
   [[nodiscard]] const Side* side_at(const std::byte* address) const {
-    if (stand_in::is_in(0, address)) return &input;
-    return stand_in::is_in(1, address) ? &output : nullptr;
+    if (stand_in::belongs_to(0, address)) return &input;
+    return stand_in::belongs_to(1, address) ? &output : nullptr;
   }
   [[nodiscard]] static std::size_t offset(const Side& side, const std::byte* address) {
     return static_cast<std::size_t>(address - side.vector().data);
@@ -133,7 +133,7 @@ struct Sides final : StandInCopies {
 struct Lists {
   Lists() noexcept {}  // not defaulted, for the reason that Sides has
   std::optional<CountList> blocks;
-  std::optional<pool::Block> unwanted;  // an output that the program does not get
+  std::optional<pool::Block> discarded_output;  // an output that the program does not get
 
   void pack(const Types&) {}
   void unpack(const Types&) {}

@@ -12,7 +12,7 @@ namespace offbeat {
 
 constinit MeasuredRequests measured_requests;
 
-std::int8_t MeasuredRequests::take(MeasuredCall call) noexcept {
+std::int8_t MeasuredRequests::reserve_entry(MeasuredCall call) noexcept {
   const std::lock_guard lock(lock_);
   for (std::size_t k = 0; k < entries_.size(); ++k) {
     if (entries_[k].state != Entry::State::free) continue;
@@ -47,7 +47,8 @@ void MeasuredRequests::release(Entry& entry) noexcept {
   activities.watch_requests_of_host(-1);
 }
 
-MeasuredRequests::Watch::Watch(int count, MPI_Request* requests) noexcept : requests_(requests) {
+MeasuredRequests::WaitMeasurement::WaitMeasurement(int count, MPI_Request* requests) noexcept
+    : requests_(requests) {
   if (requests == nullptr) return;
   const std::lock_guard lock(measured_requests.lock_);
   const auto& entries = measured_requests.entries_;
@@ -62,7 +63,7 @@ MeasuredRequests::Watch::Watch(int count, MPI_Request* requests) noexcept : requ
   if (count_ > 0) begun_ = RowTrial::now();
 }
 
-int MeasuredRequests::Watch::end(int code, bool waited) noexcept {
+int MeasuredRequests::WaitMeasurement::end(int code, bool waited) noexcept {
   if (count_ == 0) return code;
   const std::uint64_t spent = RowTrial::now() - begun_;
   const std::lock_guard lock(measured_requests.lock_);

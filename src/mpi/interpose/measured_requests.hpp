@@ -18,16 +18,16 @@ class MeasuredRequests {
  public:
   // Takes a place for a call that the host is about to begin. Returns Outcome::none if no place is left; the
   // call is then not measured.
-  [[nodiscard]] std::int8_t take(MeasuredCall call) noexcept;
+  [[nodiscard]] std::int8_t reserve_entry(MeasuredCall call) noexcept;
   // Call after the host's function has returned. `code` says whether it began the call, as `request`.
   void note_begun(int place, int code, MPI_Request request, std::uint64_t since) noexcept;
   // Forgets a request that the program frees.
   void forget(MPI_Request request) noexcept;
 
   // Watches one function that may complete requests.
-  class Watch {
+  class WaitMeasurement {
    public:
-    Watch(int count, MPI_Request* requests) noexcept;
+    WaitMeasurement(int count, MPI_Request* requests) noexcept;
     // Call after the function. A request that it has completed is MPI_REQUEST_NULL now. `waited` says whether
     // the function waits. The requests that it completes share its time equally. A call that a test completes
     // gives no time, because the earlier tests are not known.

@@ -25,19 +25,20 @@ inline int raise(const Host& host, MPI_Comm communicator, int code) {
 // host has started.
 class RequestsForHost {
  public:
-  enum class Own : std::uint8_t { shown, hidden };
+  enum class OwnRequests : std::uint8_t { shown, hidden };
 
   RequestsForHost(int count, MPI_Request* requests) : count_(std::max(count, 0)), requests_(requests) {}
   // Call this first. Throws std::bad_alloc.
-  void replace(Own own) {
+  void replace(OwnRequests own) {
     for (int i = 0; i < count_ && requests_ != nullptr; ++i) {
       const Activity* mine = activities.find(requests_[i]);
-      if (mine == nullptr || (mine->is_active() && own == Own::shown && !mine->is_persistent())) continue;
+      if (mine == nullptr || (mine->is_active() && own == OwnRequests::shown && !mine->is_persistent()))
+        continue;
       if (!mine->is_active() && mine->was_started_by_host()) continue;
       if (copies_.empty()) copy();
       const auto k = static_cast<std::size_t>(i);
-      copies_[k] = mine->is_active() && own == Own::shown ? mine->request() : MPI_REQUEST_NULL;
-      is_ours_[k] = 1;
+      copies_[k] = mine->is_active() && own == OwnRequests::shown ? mine->request() : MPI_REQUEST_NULL;
+      is_own_[k] = 1;
     }
   }
 
@@ -46,20 +47,20 @@ class RequestsForHost {
   // list. offbeat's stay as they were.
   void write_back() {
     for (std::size_t k = 0; k < copies_.size(); ++k) {
-      if (is_ours_[k] == 0) requests_[k] = copies_[k];
+      if (is_own_[k] == 0) requests_[k] = copies_[k];
     }
   }
 
  private:
   void copy() {
     copies_.assign(requests_, requests_ + count_);
-    is_ours_.assign(copies_.size(), 0);
+    is_own_.assign(copies_.size(), 0);
   }
 
   int count_;
   MPI_Request* requests_;
   pool::List<MPI_Request> copies_;  // empty if the host sees the program's own list
-  pool::List<char> is_ours_;        // for each copy: 1 if the request is offbeat's
+  pool::List<char> is_own_;         // for each copy: 1 if the request is offbeat's
 };
 
 class RequestCalls {
@@ -87,7 +88,7 @@ class RequestCalls {
     return waitall_or_one(1, request, status, [&](MPI_Request* one) { return next(one, status); });
   }
   static int waitall(decltype(PMPI_Waitall)* next, int count, MPI_Request requests[], MPI_Status statuses[]) {
-    return waitall_or_one(count, requests, at(statuses, 0),
+    return waitall_or_one(count, requests, status_at(statuses, 0),
                           [&](MPI_Request* all) { return next(count, all, statuses); });
   }
   // The host might wait forever in these functions, because no thread would complete offbeat's requests
@@ -118,7 +119,7 @@ class RequestCalls {
   }
   static int testall(decltype(PMPI_Testall)* next, int count, MPI_Request requests[], int* flag,
                      MPI_Status statuses[]) {
-    return testall_or_one(count, requests, flag, at(statuses, 0),
+    return testall_or_one(count, requests, flag, status_at(statuses, 0),
                           [&](int some, MPI_Request* all) { return next(some, all, flag, statuses); });
   }
   // `begun` is when the program began to wait, or 0 if it does not wait.
@@ -137,7 +138,7 @@ class RequestCalls {
     }
     *index = found;
     *flag = 1;
-    return tell(MPI_SUCCESS, failure);
+    return report_failure(MPI_SUCCESS, failure);
   }
   template <class Next>
   static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
@@ -148,11 +149,11 @@ class RequestCalls {
     const int own = finish_some(count, requests, indices, statuses, begun, failure);
     const int code = measured(count, requests, Waits::no, [&] {
       return call_host_with_shown(count, requests, [&](MPI_Request* all) {
-        return next(count, all, done, indices + own, at(statuses, own));
+        return next(count, all, done, indices + own, status_at(statuses, own));
       });
     });
     if (own > 0) *done = own + (*done == MPI_UNDEFINED ? 0 : *done);
-    return tell(code, failure);
+    return report_failure(code, failure);
   }
 
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
@@ -164,7 +165,7 @@ class RequestCalls {
       return call_host_with_shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
     *flag = 1;
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
-    return tell(MPI_SUCCESS, failure);
+    return report_failure(MPI_SUCCESS, failure);
   }
   // Serves the functions of MPI 4.1 for some, all and any of several requests.
   template <class Next, class... Rest>
@@ -221,7 +222,7 @@ class RequestCalls {
     Activity* mine = activities.find(request);
     return mine != nullptr && mine->is_active() ? mine : nullptr;
   }
-  [[nodiscard]] static MPI_Status* at(MPI_Status* statuses, int i) {
+  [[nodiscard]] static MPI_Status* status_at(MPI_Status* statuses, int i) {
     return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
   }
 
@@ -253,28 +254,28 @@ class RequestCalls {
     if (failure.code == MPI_SUCCESS) failure = told;
   }
   // Reports an error of offbeat's collectives if the call was otherwise a success. No lock is held meanwhile.
-  static int tell(int code, const Failure& failure) {
+  static int report_failure(int code, const Failure& failure) {
     if (code != MPI_SUCCESS || failure.code == MPI_SUCCESS) return code;
     return raise(runtime().host, failure.communicator, failure.code);
   }
 
-  // Advances the operations under way, then calls look().
+  // Advances the operations under way, then calls poll_host_pipeline().
   template <class Look>
   static void advance(Look&& look) noexcept {
     const InsideOffbeat guard;
-    activities.has_been_asked();
+    activities.reset_polls();
     operations_under_way.advance(HostCalls::messages);
     operations_under_way.settle();
     look();
     operations_under_way.clear();
   }
   [[nodiscard]] static bool is_over(Activity& mine) noexcept {
-    if (!mine.is_over()) mine.look();
+    if (!mine.is_over()) mine.poll_host_pipeline();
     return mine.is_over();
   }
   // Calls `visit(i, activity)` for each request that is offbeat's and active, until it returns false.
   template <class Visit>
-  static void each_active(int count, const MPI_Request* requests, Visit&& visit) {
+  static void for_each_active(int count, const MPI_Request* requests, Visit&& visit) {
     const MPI_Request none = MPI_REQUEST_NULL;  // Open MPI's constants are slow to look up
     for (int i = 0; i < count && requests != nullptr; ++i) {
       if (requests[i] == none) continue;
@@ -288,11 +289,11 @@ class RequestCalls {
   [[gnu::noinline]] static bool wait_for_own(int count, MPI_Request* requests, MPI_Status* statuses,
                                              Failure& failure) noexcept {
     const InsideOffbeat guard;
-    activities.has_been_asked();
+    activities.reset_polls();
     int own = 0;
     std::uint64_t measured = 0;
     std::uint64_t waited = 0;  // for the measured ones, which share it
-    each_active(count, requests, [&](int i, Activity& mine) {
+    for_each_active(count, requests, [&](int i, Activity& mine) {
       ++own;
       const std::uint64_t begun = mine.is_measured() ? RowTrial::now() : 0;
       mine.wait();
@@ -300,14 +301,14 @@ class RequestCalls {
         ++measured;
         waited += RowTrial::now() - begun;
       } else {
-        finish(mine, &requests[i], at(statuses, i), failure);
+        finish(mine, &requests[i], status_at(statuses, i), failure);
       }
       return true;
     });
     if (measured > 0) [[unlikely]] {
-      each_active(count, requests, [&](int i, Activity& mine) {
+      for_each_active(count, requests, [&](int i, Activity& mine) {
         mine.end_measured(waited / measured);
-        finish(mine, &requests[i], at(statuses, i), failure);
+        finish(mine, &requests[i], status_at(statuses, i), failure);
         return true;
       });
     }
@@ -320,8 +321,8 @@ class RequestCalls {
       return next(requests);
     Failure failure;
     const bool are_own = wait_for_own(count, requests, statuses, failure);
-    if (are_own) return tell(MPI_SUCCESS, failure);
-    return tell(
+    if (are_own) return report_failure(MPI_SUCCESS, failure);
+    return report_failure(
         measured(count, requests, Waits::yes, [&] { return call_host_with_shown(count, requests, next); }),
         failure);
   }
@@ -334,7 +335,7 @@ class RequestCalls {
   [[gnu::noinline]] static Found look_at_own(int count, const MPI_Request* requests) noexcept {
     Found found;
     advance([&] {
-      each_active(count, requests, [&](int i, Activity& mine) {
+      for_each_active(count, requests, [&](int i, Activity& mine) {
         ++found.own;
         if (is_over(mine)) return true;
         found.place = i;
@@ -346,8 +347,8 @@ class RequestCalls {
   }
   static void finish_own(int count, MPI_Request* requests, MPI_Status* statuses, Failure& failure) noexcept {
     const InsideOffbeat guard;
-    each_active(count, requests, [&](int i, Activity& mine) {
-      finish(mine, &requests[i], at(statuses, i), failure);
+    for_each_active(count, requests, [&](int i, Activity& mine) {
+      finish(mine, &requests[i], status_at(statuses, i), failure);
       return true;
     });
   }
@@ -372,13 +373,13 @@ class RequestCalls {
     if (found.own == count) {
       *flag = 1;
     } else {
-      const int code = call_host_with(count, requests, RequestsForHost::Own::hidden,
+      const int code = call_host_with(count, requests, RequestsForHost::OwnRequests::hidden,
                                       [&](MPI_Request* others) { return next(count, others); });
       if (code != MPI_SUCCESS || *flag == 0) return code;
     }
     Failure failure;
     finish_own(count, requests, statuses, failure);
-    return tell(MPI_SUCCESS, failure);
+    return report_failure(MPI_SUCCESS, failure);
   }
 
   // Lets the host find this request complete, but not complete it: a test of several requests that says no
@@ -396,7 +397,7 @@ class RequestCalls {
                                             std::uint64_t begun, Failure& failure) noexcept {
     int found = -1;
     advance([&] {
-      each_active(count, requests, [&](int i, Activity& mine) {
+      for_each_active(count, requests, [&](int i, Activity& mine) {
         if (!is_over(mine)) return true;
         end_measured(mine, begun);
         finish(mine, &requests[i], status, failure);
@@ -412,10 +413,10 @@ class RequestCalls {
                                            Failure& failure) noexcept {
     int found = 0;
     advance([&] {
-      each_active(count, requests, [&](int i, Activity& mine) {
+      for_each_active(count, requests, [&](int i, Activity& mine) {
         if (!is_over(mine)) return true;
         if (end_measured(mine, begun)) begun = RowTrial::now();
-        finish(mine, &requests[i], at(statuses, found), failure);
+        finish(mine, &requests[i], status_at(statuses, found), failure);
         indices[found++] = i;
         return true;
       });
@@ -432,7 +433,7 @@ class RequestCalls {
   }
   [[nodiscard]] static bool has_active(int count, const MPI_Request* requests) {
     bool is_found = false;
-    each_active(count, requests, [&](int, Activity&) { return !(is_found = true); });
+    for_each_active(count, requests, [&](int, Activity&) { return !(is_found = true); });
     return is_found;
   }
   template <class Next, class Test, class IsOver>
@@ -441,7 +442,7 @@ class RequestCalls {
       return next();
     if (!has_active(count, requests)) return measured(count, requests, Waits::yes, next);
     std::uint64_t begun = 0;
-    each_active(count, requests, [&](int, Activity& mine) {
+    for_each_active(count, requests, [&](int, Activity& mine) {
       if (mine.is_measured()) begun = RowTrial::now();
       return begun == 0;
     });
@@ -460,14 +461,15 @@ class RequestCalls {
   // Calls `body`, which may complete requests of the host, and measures those that are watched.
   template <class Body>
   static int measured(int count, MPI_Request* requests, Waits waits, Body&& body) {
-    MeasuredRequests::Watch watch(count, requests);
+    MeasuredRequests::WaitMeasurement watch(count, requests);
     return watch.end(body(), waits == Waits::yes);
   }
 
   template <class Body>
-  static int call_host_with(int count, MPI_Request* requests, RequestsForHost::Own own, Body&& body) {
+  static int call_host_with(int count, MPI_Request* requests, RequestsForHost::OwnRequests own, Body&& body) {
     RequestsForHost all(count, requests);
-    if (!try_to([&] { all.replace(own); })) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
+    if (!run_unless_out_of_memory([&] { all.replace(own); }))
+      return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_NO_MEM);
     const int code = body(all.data());
     all.write_back();
     return code;
@@ -475,12 +477,12 @@ class RequestCalls {
   template <class Body>
   static int call_host_with_shown(int count, MPI_Request* requests, Body&& body) {
     if (!activities.any_persistent()) return body(requests);
-    return call_host_with(count, requests, RequestsForHost::Own::shown, body);
+    return call_host_with(count, requests, RequestsForHost::OwnRequests::shown, body);
   }
   // Tells the host of all collectives that are over.
   static void tell_host(int count, const MPI_Request* requests) noexcept {
     advance([&] {
-      each_active(count, requests, [&](int, Activity& mine) {
+      for_each_active(count, requests, [&](int, Activity& mine) {
         if (is_over(mine)) mine.share_with_host();
         return true;
       });

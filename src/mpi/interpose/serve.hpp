@@ -17,8 +17,8 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
 
   // Serves the call. The process must be started.
   Outcome run() {
-    if (!this->is_counted()) return this->leave_to_host();
-    if (this->checks()) [[unlikely]]
+    if (!this->find_communicator_and_count()) return this->leave_to_host();
+    if (this->is_checked()) [[unlikely]]
       this->communicator_->check({this->process_.host, this->process_.types(), collective});
     return this->carry_out({collective}, 0, false, this->kept_);
   }
@@ -27,7 +27,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
 template <Collective collective, class Arguments, class Carrier>
 using Service = std::conditional_t<
     !moves_data(collective), CallWithoutData<collective, Arguments, Carrier>,
-    std::conditional_t<facts(collective).has_operation, CombiningCall<collective, Arguments, Carrier>,
+    std::conditional_t<facts_of(collective).has_operation, CombiningCall<collective, Arguments, Carrier>,
                        CopyingCall<collective, Arguments, Carrier>>>;
 
 // Serves a blocking call, or says that the host has to. It calls neither the host's own function nor the
@@ -43,10 +43,11 @@ template <Collective collective, class Arguments>
       return {};
     }
     BlockingCarrier carrier{process.types()};
-    typename Service<collective, Arguments, BlockingCarrier>::Kept kept;
+    typename Service<collective, Arguments, BlockingCarrier>::KeptBuffers kept;
     using Serving = Service<collective, Arguments, BlockingCarrier>;
     Outcome outcome = Serving(process, call, carrier, kept).run();
-    if (Serving::root_judges && outcome.kind == Outcome::Kind::rejected) outcome = {.is_counted = true};
+    if (Serving::only_root_knows_buffers && outcome.kind == Outcome::Kind::rejected)
+      outcome = {.is_counted = true};
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;
   } catch (...) {

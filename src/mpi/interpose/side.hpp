@@ -29,19 +29,19 @@ class Side {
  public:
   // Reads the program's arguments, which have `blocks` blocks. Returns false if the host has to judge them.
   template <class Memory>
-  [[nodiscard]] bool read(const Types& types, const Elements<Memory>& from, int blocks) {
-    if (from.count < 0 || !accept(types, from.data, from.type)) return false;
+  [[nodiscard]] bool read_arguments(const Types& types, const Elements<Memory>& from, int blocks) {
+    if (from.count < 0 || !is_accepted(types, from.data, from.type)) return false;
     if (from.count > 0 && data_ == nullptr && layout_.is_dense && layout_.size > 0) return false;
     count_ = from.count * blocks;
     return true;
   }
   template <class Memory>
-  [[nodiscard]] bool read(const Types& types, const Blocks<Memory>& from, int blocks) {
-    if (from.counts.empty() || from.displacements.empty() || !accept(types, from.data, from.type))
+  [[nodiscard]] bool read_arguments(const Types& types, const Blocks<Memory>& from, int blocks) {
+    if (from.counts.empty() || from.displacements.empty() || !is_accepted(types, from.data, from.type))
       return false;
     counts_ = from.counts;
     displacements_ = from.displacements;
-    listed_ = blocks;
+    block_count_ = blocks;
     for (int block = 0; block < blocks; ++block) {
       if (counts_[block] < 0) return false;
       count_ += counts_[block];
@@ -55,30 +55,30 @@ class Side {
 
   // Keeps the program's memory from being written to: the other ranks need this side, but the program does
   // not get it.
-  void keep_apart() { layout_.is_dense = false; }
+  void prevent_writes() { layout_.is_dense = false; }
   // Replaces a side whose arguments are wrong by one of `bytes` bytes without memory of the program. The
   // other ranks still need this side.
-  void replace(std::size_t bytes) {
+  void use_empty_memory(std::size_t bytes) {
     data_ = nullptr;
     type_ = MPI_BYTE;
     layout_ = {.size = 1, .extent = 1, .is_dense = false};
     count_ = static_cast<std::int64_t>(bytes);
-    listed_ = 0;
+    block_count_ = 0;
   }
 
   // Computes vector() and blocks(), except for the address of a vector that needs packing.
-  void measure(const Types& types) {
+  void compute_vector_and_blocks(const Types& types) {
     if (bytes() > 0 && devices::may_have_memory()) [[unlikely]]
       device_ = find_device(types);
-    if (listed_ > 0) make_lists();
+    if (block_count_ > 0) make_block_list();
     vector_ = {is_packed() ? nullptr : data_, bytes(), 1};
   }
   [[nodiscard]] bool needs_packing() const { return is_packed() && vector_.count > 0; }
   // Give a vector that needs packing its address. After allocate() it has memory for all its bytes. After
   // stand_in() it has none, and is packed part by part as the algorithm copies (transport/stand_in.hpp).
   void allocate() {
-    vector_.data = device_ && layout_.is_dense ? pinned_.emplace(device_, vector_.count).data()
-                                               : packed_.emplace(vector_.count).data();
+    vector_.data = device_ && layout_.is_dense ? pinned_copy_.emplace(device_, vector_.count).data()
+                                               : packed_copy_.emplace(vector_.count).data();
   }
   void stand_in(int vector) { vector_.data = stand_in::address(vector); }
   // Returns true if a stand-in is possible and pays. Shorter vectors stay in the cache when they are packed.
@@ -97,8 +97,8 @@ class Side {
     return device_ && layout_.is_dense && vector_.count >= DeviceCopies::shortest_in_parts;
   }
   void stay_on_device(DeviceCopies& copies) {
-    stays_ = true;
-    if (listed_ > 0) make_lists();
+    stays_on_device_ = true;
+    if (block_count_ > 0) make_block_list();
     vector_.data = data_;
     std::byte* begin = nullptr;
     std::byte* end = nullptr;
@@ -109,32 +109,32 @@ class Side {
     copies.use(device_, begin, static_cast<std::size_t>(end - begin));
   }
   [[nodiscard]] const Vector& vector() const { return vector_; }
-  [[nodiscard]] const BlockList& blocks() const { return list_; }
+  [[nodiscard]] const BlockList& blocks() const { return block_list_; }
   // Returns where the program has block `rank` of `ranks`.
   [[nodiscard]] const std::byte* address(int rank, int ranks) const {
-    return data_ + (listed_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
+    return data_ + (block_count_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
   }
 
-  // For a side without gaps in device memory (`pinned_`): these begin its copies to and from pinned host
+  // For a side without gaps in device memory (`pinned_copy_`): these begin its copies to and from pinned host
   // memory. For any other side begin_fetch() returns false; then call pack(), which does nothing if there is
   // nothing to pack.
   [[nodiscard]] bool begin_fetch(DeviceCopies& copies) {
-    if (!pinned_) return false;
+    if (!pinned_copy_) return false;
     for_each_part([&](const std::byte* data, std::int64_t count, std::byte* packed) {
       copies.begin_read(device_, packed, data, static_cast<std::size_t>(count) * layout_.size);
     });
     return true;
   }
-  [[nodiscard]] bool delivers_by_itself() const { return pinned_.has_value(); }
+  [[nodiscard]] bool copies_own_output() const { return pinned_copy_.has_value(); }
   void begin_delivery(DeviceCopies& copies) const {
-    if (!pinned_) return;
+    if (!pinned_copy_) return;
     for_each_part([&](std::byte* data, std::int64_t count, const std::byte* packed) {
       copies.begin_write(device_, data, packed, static_cast<std::size_t>(count) * layout_.size);
     });
   }
 
   void pack(const Types& types) {
-    if (packed_ || pinned_)
+    if (packed_copy_ || pinned_copy_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
         if (device_) [[unlikely]]
           return pack_from_device(types, data, count, packed);
@@ -142,7 +142,7 @@ class Side {
       });
   }
   void unpack(const Types& types) {
-    if (packed_ || pinned_)
+    if (packed_copy_ || pinned_copy_)
       for_each_part([&](std::byte* data, std::int64_t count, std::byte* packed) {
         if (device_) [[unlikely]]
           return unpack_to_device(types, packed, data, count);
@@ -168,7 +168,7 @@ class Side {
 
   // Keeps the type for a call that proceeds while the program computes and may free its type.
   void keep_type(const Host& host) {
-    if (!packed_ || layout_.is_dense) return;
+    if (!packed_copy_ || layout_.is_dense) return;
     if (host.Type_dup(type_, &type_) != MPI_SUCCESS)
       throw CommunicationError("no datatype is left", MPI_ERR_OTHER);
     has_own_type_ = true;
@@ -179,36 +179,36 @@ class Side {
 
  private:
   template <class Memory>
-  [[nodiscard]] bool accept(const Types& types, Memory* data, MPI_Datatype type) {
+  [[nodiscard]] bool is_accepted(const Types& types, Memory* data, MPI_Datatype type) {
     if (data == MPI_IN_PLACE) return false;
     data_ = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(data)));
     type_ = type;
     return types.find_layout(type, layout_);
   }
 
-  void make_lists() {
-    const auto blocks = static_cast<std::size_t>(listed_);
-    lists_.emplace(blocks * (sizeof(std::size_t) + sizeof(std::ptrdiff_t)));
-    auto* counts = reinterpret_cast<std::size_t*>(lists_->data());
+  void make_block_list() {
+    const auto blocks = static_cast<std::size_t>(block_count_);
+    block_list_memory_.emplace(blocks * (sizeof(std::size_t) + sizeof(std::ptrdiff_t)));
+    auto* counts = reinterpret_cast<std::size_t*>(block_list_memory_->data());
     auto* begins = reinterpret_cast<std::ptrdiff_t*>(counts + blocks);
     std::size_t bytes = 0;
-    for (int block = 0; block < listed_; ++block) {
+    for (int block = 0; block < block_count_; ++block) {
       counts[block] = static_cast<std::size_t>(counts_[block]) * layout_.size;
       begins[block] =
           is_packed() ? static_cast<std::ptrdiff_t>(bytes) : displacements_[block] * layout_.extent;
       bytes += counts[block];
     }
-    list_ = {counts, begins};
+    block_list_ = {counts, begins};
   }
 
-  [[nodiscard]] bool is_packed() const { return !layout_.is_dense || (device_ && !stays_); }
+  [[nodiscard]] bool is_packed() const { return !layout_.is_dense || (device_ && !stays_on_device_); }
 
   // Calls use(data, bytes) for each block of the program that has data. The blocks have no gaps.
   template <class Use>
   void for_each_block_in_program(Use&& use) const {
-    if (listed_ == 0) return use(data_, bytes());
-    for (int block = 0; block < listed_; ++block) {
-      const std::size_t bytes = list_.counts[block];
+    if (block_count_ == 0) return use(data_, bytes());
+    for (int block = 0; block < block_count_; ++block) {
+      const std::size_t bytes = block_list_.counts[block];
       if (bytes > 0) use(data_ + displacements_[block] * layout_.extent, bytes);
     }
   }
@@ -216,27 +216,28 @@ class Side {
   // Calls use(data, count, packed) once, or for all blocks that follow one another.
   template <class Use>
   void for_each_part(Use&& use) const {
-    std::byte* const packed = packed_ ? packed_->data() : pinned_->data();
-    if (listed_ == 0) return use(data_, count_, packed);
-    for (int block = 0; block < listed_;) {
+    std::byte* const packed = packed_copy_ ? packed_copy_->data() : pinned_copy_->data();
+    if (block_count_ == 0) return use(data_, count_, packed);
+    for (int block = 0; block < block_count_;) {
       const int first = block;
       std::int64_t count = 0;
       do {
         count += counts_[block++];
-      } while (block < listed_ && displacements_[block] == displacements_[first] + count);
-      if (count > 0) use(data_ + displacements_[first] * layout_.extent, count, packed + list_.begins[first]);
+      } while (block < block_count_ && displacements_[block] == displacements_[first] + count);
+      if (count > 0)
+        use(data_ + displacements_[first] * layout_.extent, count, packed + block_list_.begins[first]);
     }
   }
 
   // Calls use(data, begin, length) for the part of each block in packed bytes [first, first + bytes).
   template <class Use>
   void for_each_block(std::size_t first, std::size_t bytes, Use&& use) const {
-    if (listed_ == 0) return use(data_, first, bytes);
-    const auto* begins = list_.begins;
-    const auto* after = std::upper_bound(begins, begins + listed_, static_cast<std::ptrdiff_t>(first));
+    if (block_count_ == 0) return use(data_, first, bytes);
+    const auto* begins = block_list_.begins;
+    const auto* after = std::upper_bound(begins, begins + block_count_, static_cast<std::ptrdiff_t>(first));
     for (auto block = after - begins - 1; bytes > 0; ++block) {
       const std::size_t begin = first - static_cast<std::size_t>(begins[block]);
-      const std::size_t length = std::min(list_.counts[block] - begin, bytes);
+      const std::size_t length = std::min(block_list_.counts[block] - begin, bytes);
       std::byte* const data = data_ + displacements_[static_cast<int>(block)] * layout_.extent;
       if (length > 0) use(data, begin, length);
       first += length;
@@ -247,7 +248,7 @@ class Side {
   // Finds the device of the first element, which decides for all. Call this only if there are elements.
   [[gnu::noinline]] [[nodiscard]] DeviceMemory find_device(const Types& types) const {
     std::int64_t first = 0;
-    if (listed_ > 0) {
+    if (block_count_ > 0) {
       int block = 0;
       while (counts_[block] == 0) ++block;
       first = displacements_[block];
@@ -282,15 +283,15 @@ class Side {
   std::int64_t count_ = 0;  // elements of all blocks
   Integers counts_;
   Integers displacements_;
-  int listed_ = 0;       // how many blocks the lists have; 0 without lists
+  int block_count_ = 0;  // how many blocks the lists have; 0 without lists
   DeviceMemory device_;  // empty for host memory
   Vector vector_;
-  BlockList list_;
-  std::optional<pool::Block> packed_;
-  std::optional<PinnedBlock> pinned_;  // instead, for device memory without gaps
-  bool stays_ = false;                 // true if the vector stays on its device
-  std::unique_ptr<Strided> strided_;   // packs a side that has a stand-in; null if the host packs it
-  std::optional<pool::Block> lists_;
+  BlockList block_list_;
+  std::optional<pool::Block> packed_copy_;
+  std::optional<PinnedBlock> pinned_copy_;  // instead, for device memory without gaps
+  bool stays_on_device_ = false;            // true if the vector stays on its device
+  std::unique_ptr<Strided> strided_;        // packs a side that has a stand-in; null if the host packs it
+  std::optional<pool::Block> block_list_memory_;
   bool has_own_type_ = false;
 };
 

@@ -50,7 +50,7 @@ template <Collective collective, CountKind counts, class Call, class... Argument
   if (outcome.kind == Outcome::Kind::served) [[likely]]
     return MPI_SUCCESS;
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  if (outcome.measured != Outcome::none) [[unlikely]] {
+  if (outcome.measured_where != Outcome::none) [[unlikely]] {
     RowTrial* const trial = trial_of_host;
     const int code =
         call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
@@ -65,7 +65,7 @@ template <Collective collective, CountKind counts, class Call, class... Argument
 // Returns true for a communicator of one rank, whose calls are copies: they are over at once, and an empty
 // request of the host suffices.
 template <Collective collective>
-bool is_alone(const Runtime& process, MPI_Comm communicator) {
+bool has_one_rank(const Runtime& process, MPI_Comm communicator) {
   const Communicator* known = process.find_in_cache(communicator);
   return known != nullptr && known->copies_alone(collective);
 }
@@ -74,7 +74,7 @@ bool is_alone(const Runtime& process, MPI_Comm communicator) {
 template <Collective collective, Form form, CountKind counts, class Call, class... Arguments>
 int call_with_request(Runtime& process, const Call& call, Arguments... arguments) {
   MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
-  if (form == Form::nonblocking && is_alone<collective>(process, call.communicator)) {
+  if (form == Form::nonblocking && has_one_rank<collective>(process, call.communicator)) {
     const Outcome outcome = serve<collective>(process, call);
     if (outcome.kind == Outcome::Kind::served) return process.host.Ibarrier(call.communicator, request);
   }
@@ -85,11 +85,11 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
     *request = activity->request();
     return MPI_SUCCESS;
   }
-  if (outcome.measured != Outcome::none) [[unlikely]] {
+  if (outcome.measured_where != Outcome::none) [[unlikely]] {
     const std::uint64_t begun = RowTrial::now();
     const int code =
         call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
-    measured_requests.note_begun(outcome.measured, code, *request, begun);
+    measured_requests.note_begun(outcome.measured_where, code, *request, begun);
     return code;
   }
   const int code =
@@ -200,7 +200,7 @@ int init(Next* next, Arguments... arguments) {
   name_unknown_settings(runtime().host);
   if (inside_offbeat) return code;
   const InsideOffbeat guard;
-  if_possible([] { static_cast<void>(runtime().is_started()); });
+  run_ignoring_exceptions([] { static_cast<void>(runtime().is_started()); });
   return code;
 }
 

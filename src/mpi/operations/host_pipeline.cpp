@@ -44,14 +44,14 @@ HostPipeline::HostPipeline(const Host& host, const Types& types, MPI_Comm commun
   const Types::Handles handles = types.handles_of(*call.op);
   type_ = handles.type;
   op_ = handles.op;
-  length_ = handles.length;
+  elements_per_call_element_ = handles.length;
 }
 
 void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
   const Stripe stripe = segments_[k];
-  const void* input = stripe.of(call_.input).data;
-  Vector output = stripe.of(call_.output);
-  const int count = static_cast<int>(output.count) * length_;
+  const void* input = stripe.part_of(call_.input).data;
+  Vector output = stripe.part_of(call_.output);
+  const int count = static_cast<int>(output.count) * elements_per_call_element_;
   request = MPI_REQUEST_NULL;
   if (count == 0) return;
   if (input == output.data) input = MPI_IN_PLACE;
@@ -65,7 +65,7 @@ void HostPipeline::begin_segment(std::size_t k, MPI_Request& request) const {
 }
 
 int HostPipeline::begin_part(const void* input, void* output, int count, MPI_Request& request) const {
-  constexpr auto counts = CountKind::of_int;
+  constexpr auto counts = CountKind::int_counts;
   const auto& functions = host_.collectives;
   switch (call_.collective) {
     case Collective::allreduce: {
@@ -104,17 +104,17 @@ void HostPipeline::begin_all_segments() {
 }
 
 bool HostPipeline::test() {
-  for (; complete_ < requests_.size(); ++complete_) {
+  for (; complete_requests_ < requests_.size(); ++complete_requests_) {
     int is_over = 0;
-    require(host_.Test(&requests_[complete_], &is_over, MPI_STATUS_IGNORE));
+    require(host_.Test(&requests_[complete_requests_], &is_over, MPI_STATUS_IGNORE));
     if (is_over == 0) return false;
   }
   return true;
 }
 
 void HostPipeline::wait() {
-  for (; complete_ < requests_.size(); ++complete_)
-    require(host_.Wait(&requests_[complete_], MPI_STATUS_IGNORE));
+  for (; complete_requests_ < requests_.size(); ++complete_requests_)
+    require(host_.Wait(&requests_[complete_requests_], MPI_STATUS_IGNORE));
 }
 
 }  // namespace offbeat

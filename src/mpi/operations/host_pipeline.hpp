@@ -48,12 +48,13 @@ class HostPipeline {
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
-  int length_ = 1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
+  int elements_per_call_element_ =
+      1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
   combinators::Segments segments_;
   const HostAlgorithm* algorithm_;  // null: the host chooses
   std::size_t window_;
   std::vector<MPI_Request> requests_;
-  std::size_t complete_ = 0;  // how many of requests_ are complete, counted from the first
+  std::size_t complete_requests_ = 0;  // how many of requests_ are complete, counted from the first
 };
 
 }  // namespace offbeat

@@ -9,9 +9,9 @@
 namespace offbeat {
 namespace {
 
-constinit Duty duty;  // says whether the host's hook looks after operations
+constinit Duty hook_duty;  // says whether the host's hook looks after operations
 // Set when the program ends MPI, perhaps with operations under way.
-constinit std::atomic<bool> is_stopped{false};
+constinit std::atomic<bool> is_mpi_ending{false};
 constinit std::atomic<void (*)() noexcept> told_of_polls{nullptr};
 
 // Advances operations inside the host, which calls this in a thread of the program, perhaps during a call of
@@ -32,9 +32,9 @@ int advance_in_open_mpi() {
 
 #if defined(OFFBEAT_FAMILY_MPICH)
 int advance_in_mpich(MPIX_Async_thing) {
-  if (is_stopped.load(std::memory_order_relaxed)) return MPIX_ASYNC_DONE;
+  if (is_mpi_ending.load(std::memory_order_relaxed)) return MPIX_ASYNC_DONE;
   advance_inside_host(HostCalls::none);
-  return !operations_under_way.any() && duty.ends() ? MPIX_ASYNC_DONE : MPIX_ASYNC_NOPROGRESS;
+  return !operations_under_way.any() && hook_duty.ends() ? MPIX_ASYNC_DONE : MPIX_ASYNC_NOPROGRESS;
 }
 #endif
 
@@ -42,8 +42,8 @@ int advance_in_mpich(MPIX_Async_thing) {
 
 HostProgress::HostProgress(const Host& host, const std::vector<int>& cpus)
     : thread_(cpus),
-      register_(host.find("opal_progress_register")),
-      unregister_(host.find("opal_progress_unregister"))
+      register_callback_(host.find("opal_progress_register")),
+      unregister_callback_(host.find("opal_progress_unregister"))
 #if defined(OFFBEAT_FAMILY_MPICH)
       ,
       start_polling_(host.find("PMPIX_Async_start"))
@@ -53,14 +53,14 @@ HostProgress::HostProgress(const Host& host, const std::vector<int>& cpus)
 
 void HostProgress::ensure() const {
   if (thread_.does_all_work()) thread_.ensure();
-  if (register_) {
-    if (duty.begins()) register_(advance_in_open_mpi);
+  if (register_callback_) {
+    if (hook_duty.begins()) register_callback_(advance_in_open_mpi);
     return;
   }
   if (thread_.does_all_work()) return;
 #if defined(OFFBEAT_FAMILY_MPICH)
   if (start_polling_) {
-    if (duty.begins()) start_polling_(advance_in_mpich, nullptr, MPIX_STREAM_NULL);
+    if (hook_duty.begins()) start_polling_(advance_in_mpich, nullptr, MPIX_STREAM_NULL);
     return;
   }
 #endif
@@ -68,19 +68,19 @@ void HostProgress::ensure() const {
 }
 
 void HostProgress::report_polls_to(void (*function)() noexcept) const {
-  if (!register_) return;
+  if (!register_callback_) return;
   told_of_polls.store(function, std::memory_order_relaxed);
-  if (duty.begins()) register_(advance_in_open_mpi);
+  if (hook_duty.begins()) register_callback_(advance_in_open_mpi);
 }
 
 void HostProgress::stop() const {
-  is_stopped.store(true, std::memory_order_relaxed);
+  is_mpi_ending.store(true, std::memory_order_relaxed);
   operations_under_way.end_host();
   // The functions of the program that hear of the failures may call MPI, for the last time.
   const bool was_inside = std::exchange(inside_offbeat, false);
   operations_under_way.settle_in_any_thread();
   inside_offbeat = was_inside;
-  if (unregister_ && !duty.begins()) unregister_(advance_in_open_mpi);
+  if (unregister_callback_ && !hook_duty.begins()) unregister_callback_(advance_in_open_mpi);
 }
 
 }  // namespace offbeat

@@ -31,7 +31,7 @@ class HostProgress {
   HostProgress(const Host& host, const std::vector<int>& cpus);
 
   // Returns true if operations that send messages advance. All ranks of a job get the same answer.
-  [[nodiscard]] bool moves_messages() const { return static_cast<bool>(register_); }
+  [[nodiscard]] bool moves_messages() const { return static_cast<bool>(register_callback_); }
 
   // Returns true if a thread does the work of operations that send no messages, from their beginning.
   [[nodiscard]] bool has_working_thread() const { return thread_.does_all_work(); }
@@ -46,8 +46,8 @@ class HostProgress {
  private:
   ProgressThread thread_;
   using Callback = int (*)();
-  HostFunction<int(Callback)> register_;  // Open MPI only
-  HostFunction<int(Callback)> unregister_;
+  HostFunction<int(Callback)> register_callback_;  // Open MPI only
+  HostFunction<int(Callback)> unregister_callback_;
 #if defined(OFFBEAT_FAMILY_MPICH)
   HostFunction<decltype(PMPIX_Async_start)> start_polling_;
 #endif

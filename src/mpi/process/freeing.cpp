@@ -17,8 +17,8 @@ namespace {
 // destructor, and the stack shows whether a call is still in progress.
 struct FreeingCall {
   MPI_Comm handle;
-  const void* frame;        // canonical frame address of the call
-  Communicator* left_over;  // what was kept for the handle; set once the host has let go of it
+  const void* frame;               // canonical frame address of the call
+  Communicator* entry_to_destroy;  // what was kept for the handle; set once the host has let go of it
 };
 constexpr std::size_t most_freed_at_once = 16;
 constinit thread_local std::array<FreeingCall, most_freed_at_once> calls_in_progress{};
@@ -37,9 +37,9 @@ constinit thread_local std::size_t count_in_progress = 0;
 // Finds out whether run_in_known_frame has a frame at this address on this thread's stack.
 class StackWalk {
  public:
-  explicit StackWalk(const void* frame) : frame_(frame) {}
+  explicit StackWalk(const void* frame) : wanted_frame_(frame) {}
   [[nodiscard]] bool finds_frame() {
-    const _Unwind_Reason_Code end = _Unwind_Backtrace(look, this);
+    const _Unwind_Reason_Code end = _Unwind_Backtrace(check_frame, this);
     // A function without unwind tables ends the walk early. The frame may lie beyond it, so it counts as
     // found.
     return is_found_ || end != _URC_END_OF_STACK;
@@ -47,17 +47,17 @@ class StackWalk {
 
  private:
   // Looks at one frame. The context of its caller gives the address of the frame.
-  static _Unwind_Reason_Code look(_Unwind_Context* context, void* state) {
+  static _Unwind_Reason_Code check_frame(_Unwind_Context* context, void* state) {
     auto* self = static_cast<StackWalk*>(state);
     const auto address = static_cast<std::uintptr_t>(_Unwind_GetCFA(context));
-    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->frame_))
+    if (self->callee_is_it_ && address == reinterpret_cast<std::uintptr_t>(self->wanted_frame_))
       self->is_found_ = true;
     self->callee_is_it_ = _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(_Unwind_GetIP(context))) ==
                           reinterpret_cast<void*>(run_in_known_frame);
     return _URC_NO_REASON;
   }
 
-  const void* frame_;
+  const void* wanted_frame_;
   bool callee_is_it_ = false;
   bool is_found_ = false;
 };
@@ -77,14 +77,15 @@ FreeingCall* find_call(MPI_Comm handle) {
 }  // namespace
 
 int call_while_freeing(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument,
-                       Communicator*& left_over) {
+                       Communicator*& entry_to_destroy) {
   forget_ended_calls();
   if (count_in_progress == most_freed_at_once) return host_call(argument);
   const std::size_t depth = count_in_progress++;
   calls_in_progress[depth] = {handle, nullptr, nullptr};
   const int code = run_in_known_frame(calls_in_progress[depth], host_call, argument);
   count_in_progress = depth;
-  if (calls_in_progress[depth].left_over != nullptr) left_over = calls_in_progress[depth].left_over;
+  if (calls_in_progress[depth].entry_to_destroy != nullptr)
+    entry_to_destroy = calls_in_progress[depth].entry_to_destroy;
   return code;
 }
 
@@ -95,7 +96,7 @@ bool is_being_freed(MPI_Comm handle) {
 
 bool leave_to_freeing_call(MPI_Comm handle, Communicator* entry) {
   FreeingCall* const call = find_call(handle);
-  if (call != nullptr) call->left_over = entry;
+  if (call != nullptr) call->entry_to_destroy = entry;
   return call != nullptr;
 }
 

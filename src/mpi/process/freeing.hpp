@@ -9,10 +9,10 @@ namespace offbeat {
 
 class Communicator;
 
-// Calls `host_call`, which frees the communicator `handle`, and returns its code. `left_over` becomes the
-// entry that leave_to_freeing_call() got meanwhile, otherwise it stays.
+// Calls `host_call`, which frees the communicator `handle`, and returns its code. `entry_to_destroy` becomes
+// the entry that leave_to_freeing_call() got meanwhile, otherwise it stays.
 int call_while_freeing(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument,
-                       Communicator*& left_over);
+                       Communicator*& entry_to_destroy);
 
 // Returns true if a call that frees this communicator is in progress on this thread.
 [[nodiscard]] bool is_being_freed(MPI_Comm handle);

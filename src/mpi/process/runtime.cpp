@@ -23,13 +23,14 @@ namespace offbeat {
 
 constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]] = nullptr;
 namespace {
-const Algorithm lone_copy{.name = "copy",
-                          .summary = "a call on a communicator of one rank",
-                          .cost = "",
-                          .serves = {},
-                          .source = ""};
+const Algorithm single_rank_copy{.name = "copy",
+                                 .summary = "a call on a communicator of one rank",
+                                 .cost = "",
+                                 .serves = {},
+                                 .source = ""};
 }  // namespace
-const Expression copied_alone{.algorithm = &lone_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
+const Expression copy_on_single_rank{
+    .algorithm = &single_rank_copy, .dimensions = {}, .parts = {}, .name_in_host = {}};
 std::atomic<Runtime*> the_runtime{nullptr};
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
@@ -60,9 +61,10 @@ bool start_runtime_or_pass_on() {
 
 Runtime::Runtime() : settings(Settings::from_environment()) {
   pool::set_cache_limit(settings.cache_bytes);
-  if (copies_memory(settings.gpu)) devices::look_for_drivers();
-  selection.start_with(settings);
-  selection.set_offer_function([]() -> const HostOffer& { return runtime().host_variables().offer(); });
+  if (copies_device_memory(settings.gpu)) devices::look_for_drivers();
+  selection.set_initial_choice(settings);
+  selection.set_host_algorithms_function(
+      []() -> const NamedHostAlgorithms& { return runtime().host_variables().offer(); });
   HostVariables::prepare(host, host_mpi, selection);
 }
 
@@ -79,11 +81,11 @@ HostVariables& Runtime::host_variables() {
   return *known;
 }
 
-ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblocking) {
+NamedAlgorithmCall Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblocking) {
   HostVariables& variables = host_variables();
-  const HostOffer& offer = variables.offer();
+  const NamedHostAlgorithms& offer = variables.offer();
   const HostAlgorithm* algorithm = offer.find(collective, is_nonblocking, last_algorithm->host_algorithm());
-  ByName way{.variables = &variables, .algorithm = algorithm};
+  NamedAlgorithmCall way{.variables = &variables, .algorithm = algorithm};
   if (algorithm != nullptr && offer.needs_communicators) {
     const Communicator* mine = find_in_cache(handle);
     way.shadow = mine != nullptr ? mine->shadow_of(last_algorithm) : MPI_COMM_NULL;
@@ -95,8 +97,8 @@ ByName Runtime::by_name(MPI_Comm handle, Collective collective, bool is_nonblock
   return way;
 }
 
-void Runtime::name_unknown_choice(Collective collective) {
-  const FixedChoice* choice = selection.choice(collective);
+void Runtime::report_unknown_choice(Collective collective) {
+  const UserChoice* choice = selection.choice(collective);
   if (choice == nullptr || choice->expression->host_algorithm().empty() || host.rank_in(MPI_COMM_WORLD) != 0)
     return;
   constexpr int no_restriction = 0;
@@ -111,8 +113,8 @@ namespace {
 // has been made and none has died since.
 struct LastMiss {
   std::uintptr_t handle;
-  std::uint64_t births;
-  std::uint64_t deaths;
+  std::uint64_t created_entries;
+  std::uint64_t destroyed_communicators;
   bool operator==(const LastMiss&) const = default;
 };
 constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
@@ -122,16 +124,17 @@ constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
 const Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
   const std::uintptr_t key = abi::bits(handle);
   const RecentCommunicator& entry = recent_communicator(key);
-  const bool is_valid = entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire);
+  const bool is_valid = entry.handle == key && entry.destroyed_communicators ==
+                                                   destroyed_communicators_.load(std::memory_order_acquire);
   return is_valid ? entry.communicator : nullptr;
 }
 
-Communicator* Runtime::remember(MPI_Comm handle, Collective collective) {
+Communicator* Runtime::find_and_cache(MPI_Comm handle, Collective collective) {
   // The count is read before the look-up, so that the entry of a communicator that dies meanwhile is stale.
-  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  const std::uint64_t destroyed_communicators = destroyed_communicators_.load(std::memory_order_acquire);
   Communicator* found = find_or_create(handle, collective);
   const std::uintptr_t key = abi::bits(handle);
-  if (found != nullptr) recent_communicator(key) = {key, found, deaths};
+  if (found != nullptr) recent_communicator(key) = {key, found, destroyed_communicators};
   return found;
 }
 
@@ -177,11 +180,11 @@ Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
 
 Communicator* Runtime::find_without_waiting(MPI_Comm handle, Collective collective) {
   const std::uintptr_t key = abi::bits(handle);
-  const std::uint64_t deaths = deaths_.load(std::memory_order_acquire);
+  const std::uint64_t destroyed_communicators = destroyed_communicators_.load(std::memory_order_acquire);
   RecentCommunicator& entry = recent_communicator(key);
-  if (entry.handle == key && entry.deaths == deaths) [[likely]]
+  if (entry.handle == key && entry.destroyed_communicators == destroyed_communicators) [[likely]]
     return entry.communicator;
-  const LastMiss without{key, births_.load(std::memory_order_acquire), deaths};
+  const LastMiss without{key, created_entries_.load(std::memory_order_acquire), destroyed_communicators};
   if (without == last_miss) return nullptr;
   Communicator* found = nullptr;
   if (!find(handle, found)) {
@@ -191,17 +194,17 @@ Communicator* Runtime::find_without_waiting(MPI_Comm handle, Collective collecti
       last_miss = without;
     }
   }
-  if (found != nullptr) entry = {key, found, deaths};
+  if (found != nullptr) entry = {key, found, destroyed_communicators};
   return found;
 }
 
 Communicator* Runtime::add(MPI_Comm handle) {
   std::unique_ptr<Communicator> created;
-  const bool is_known = try_to([&] {
+  const bool is_known = run_unless_out_of_memory([&] {
     created = std::make_unique<Communicator>(*this, handle);
     const std::lock_guard lock(mutex_);
     communicators_.push_back(created.get());
-    births_.fetch_add(1, std::memory_order_acq_rel);
+    created_entries_.fetch_add(1, std::memory_order_acq_rel);
   });
   if (!is_known) return nullptr;
   const ReturnErrors scope(host, handle);
@@ -229,9 +232,9 @@ bool Runtime::start_with_mpi() {
   is_started_.store(true, std::memory_order_release);
   // This takes memory, which the agreement on rules must not do.
   if (selection.names_host_algorithms())
-    static_cast<void>(try_to([&] { static_cast<void>(host_variables()); }));
+    static_cast<void>(run_unless_out_of_memory([&] { static_cast<void>(host_variables()); }));
   for (std::size_t k = 0; k < collectives.size(); ++k)
-    static_cast<void>(try_to([&] { name_unknown_choice(collective_at(k)); }));
+    static_cast<void>(run_unless_out_of_memory([&] { report_unknown_choice(collective_at(k)); }));
   return true;
 }
 
@@ -244,7 +247,7 @@ int Runtime::on_copy(MPI_Comm, int, void*, void*, void*, int* flag) {
 int Runtime::on_delete(MPI_Comm handle, int, void* attribute, void* state) {
   auto* self = static_cast<Runtime*>(state);
   auto* communicator = static_cast<Communicator*>(attribute);
-  self->deaths_.fetch_add(1, std::memory_order_acq_rel);
+  self->destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
   // Destroying the entry calls the host, which must not be re-entered from its own function. So this waits
   // until the host has returned.
   if (!leave_to_freeing_call(handle, communicator)) destroy(communicator);
@@ -282,7 +285,7 @@ void Runtime::forget(const Communicator& communicator) {
   const std::lock_guard lock(mutex_);
   if (std::erase(communicators_, &communicator) == 0) return;
   for (std::size_t k = 0; k < collectives.size(); ++k)
-    of_dead_communicators_[k] += communicator.counts(collective_at(k));
+    counts_of_destroyed_communicators_[k] += communicator.counts(collective_at(k));
 }
 
 void Runtime::destroy(Communicator* communicator) {
@@ -294,13 +297,13 @@ void Runtime::destroy(Communicator* communicator) {
 
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
   // From now on no thread finds the communicator in its cache.
-  deaths_.fetch_add(1, std::memory_order_acq_rel);
-  Communicator* left_over = nullptr;
-  const int code = call_while_freeing(handle, host_call, argument, left_over);
+  destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
+  Communicator* entry_to_destroy = nullptr;
+  const int code = call_while_freeing(handle, host_call, argument, entry_to_destroy);
   // The host may have freed other communicators without notice. In Open MPI these are the halves of an
   // inter-communicator, on which attribute functions may have made calls.
-  deaths_.fetch_add(1, std::memory_order_acq_rel);
-  if (left_over != nullptr) destroy(left_over);
+  destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
+  if (entry_to_destroy != nullptr) destroy(entry_to_destroy);
   return code;
 }
 
@@ -315,7 +318,7 @@ void Runtime::remove(MPI_Comm handle) {
 
 Counts Runtime::counts(Collective collective) {
   const std::lock_guard lock(mutex_);
-  Counts total = of_dead_communicators_[index_of(collective)];
+  Counts total = counts_of_destroyed_communicators_[index_of(collective)];
   total.intercepted += without_communicator_[index_of(collective)].load(std::memory_order_relaxed);
   for (const Communicator* communicator : communicators_) total += communicator->counts(collective);
   return total;
@@ -323,7 +326,7 @@ Counts Runtime::counts(Collective collective) {
 
 void Runtime::finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports such an error
-  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) if_possible([&] { report(); });
+  if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) run_ignoring_exceptions([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
   {

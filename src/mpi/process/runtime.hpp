@@ -37,7 +37,7 @@ namespace offbeat {
 struct RecentCommunicator {
   std::uintptr_t handle;
   Communicator* communicator;
-  std::uint64_t deaths;
+  std::uint64_t destroyed_communicators;
 };
 inline constinit thread_local std::array<RecentCommunicator, 8> recent_communicators
     [[gnu::tls_model("initial-exec")]]{};
@@ -46,7 +46,7 @@ inline constinit thread_local std::array<RecentCommunicator, 8> recent_communica
 }
 
 // How the host is told to serve one call by a name.
-struct ByName {
+struct NamedAlgorithmCall {
   MPI_Comm shadow = MPI_COMM_NULL;     // the communicator of the host's call; null: the program's own
   HostVariables* variables = nullptr;  // sets `algorithm` for this call; null: nothing to set
   const HostAlgorithm* algorithm = nullptr;
@@ -69,9 +69,10 @@ class Runtime {
   [[nodiscard]] Communicator* communicator(MPI_Comm handle, Collective collective) {
     const std::uintptr_t key = abi::bits(handle);
     const RecentCommunicator& entry = recent_communicator(key);
-    if (entry.handle == key && entry.deaths == deaths_.load(std::memory_order_acquire)) [[likely]]
+    if (entry.handle == key &&
+        entry.destroyed_communicators == destroyed_communicators_.load(std::memory_order_acquire)) [[likely]]
       return entry.communicator;
-    return remember(handle, collective);
+    return find_and_cache(handle, collective);
   }
 
   // Returns the entry without waiting for another rank. Returns null if there is no entry yet. A communicator
@@ -109,10 +110,10 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const Tools tools;
   const HostProgress progress{host, settings.progress_cpus};
-  const HostMpi host_mpi = host.calls_itself("Open MPI")       ? HostMpi::open_mpi
-                           : host.calls_itself("Intel(R) MPI") ? HostMpi::intel
-                           : host.calls_itself("MPICH")        ? HostMpi::mpich
-                                                               : HostMpi::other;
+  const HostMpi host_mpi = host.has_version_text_prefix("Open MPI")       ? HostMpi::open_mpi
+                           : host.has_version_text_prefix("Intel(R) MPI") ? HostMpi::intel
+                           : host.has_version_text_prefix("MPICH")        ? HostMpi::mpich
+                                                                          : HostMpi::other;
   Selection selection{host_mpi, settings.window_bytes, settings.adapt};
   // The identity of the build. It is equal on all ranks that may share a board.
   const std::uint64_t build = build_identity(selection);
@@ -128,9 +129,9 @@ class Runtime {
   [[nodiscard]] HostVariables& host_variables();
   // Returns how the host serves a call by the native(NAME) in last_algorithm. If it cannot, nothing is to be
   // set, and last_algorithm is null from then on.
-  [[nodiscard]] ByName by_name(MPI_Comm handle, Collective collective, bool is_nonblocking);
+  [[nodiscard]] NamedAlgorithmCall by_name(MPI_Comm handle, Collective collective, bool is_nonblocking);
   // Prints one line for a choice of every length that names no algorithm of the host.
-  void name_unknown_choice(Collective collective);
+  void report_unknown_choice(Collective collective);
   [[nodiscard]] int highest_tag() const { return highest_tag_; }
 
   // Returns true if the program is between MPI_Init and MPI_Finalize.
@@ -142,7 +143,7 @@ class Runtime {
   static int on_delete(MPI_Comm, int, void* communicator, void*);
 
   // This is not inlined, so that finding a recently used communicator stays short.
-  [[gnu::noinline]] Communicator* remember(MPI_Comm handle, Collective collective);
+  [[gnu::noinline]] Communicator* find_and_cache(MPI_Comm handle, Collective collective);
   Communicator* find_or_create(MPI_Comm handle, Collective collective);
   // Sets `found` to the entry, or to null if the host must serve the communicator. Returns false if there is
   // no entry yet and one may be made.
@@ -164,11 +165,11 @@ class Runtime {
       MPI_KEYVAL_INVALID};  // key of an attribute that marks communicators for the host
   int highest_tag_ = 32767;
   // Grows when a communicator is gone. That makes all entries of the threads' caches stale.
-  std::atomic<std::uint64_t> deaths_{1};
-  std::atomic<std::uint64_t> births_{0};  // counts entries that were made
-  std::mutex mutex_;                      // guards the members below, and the start
+  std::atomic<std::uint64_t> destroyed_communicators_{1};
+  std::atomic<std::uint64_t> created_entries_{0};  // counts entries that were made
+  std::mutex mutex_;                               // guards the members below, and the start
   std::vector<Communicator*> communicators_;
-  std::array<Counts, collectives.size()> of_dead_communicators_;
+  std::array<Counts, collectives.size()> counts_of_destroyed_communicators_;
 };
 
 // Starts the runtime if it is not running. Throws UsageError for a bad setting, or if no MPI of this family
@@ -187,6 +188,6 @@ extern std::atomic<Runtime*> the_runtime;
 // means native.
 extern constinit thread_local const Expression* last_algorithm [[gnu::tls_model("initial-exec")]];
 // The value of `last_algorithm` after Communicator::copy_alone. It is not an algorithm that can be chosen.
-extern const Expression copied_alone;
+extern const Expression copy_on_single_rank;
 
 }  // namespace offbeat

@@ -27,8 +27,8 @@ std::string_view family() { return abi::family; }
 void select(std::string_view collective, std::string_view expression) {
   Runtime& process = start_runtime();
   const Collective known = served_collective(collective);
-  process.selection.choose_always(known, expression, "offbeat_select");
-  if (process.has_started()) process.name_unknown_choice(known);
+  process.selection.choose_for_every_length(known, expression, "offbeat_select");
+  if (process.has_started()) process.report_unknown_choice(known);
 }
 
 Counts count(std::string_view collective) {
@@ -70,7 +70,7 @@ std::atomic<const Observer*> the_observer{nullptr};
 
 ObservedCall observed(const Arguments& call, Collective collective, bool is_blocking) {
   const bool moves = moves_data(collective);
-  const CollectiveFacts& known = facts(collective);
+  const CollectiveFacts& known = facts_of(collective);
   return {.collective = collective,
           .is_blocking = is_blocking,
           .is_in_place = collective != Collective::bcast && moves &&

@@ -21,16 +21,18 @@ class BitVector {
   BitVector() = default;  // for calls of other kinds
   // Counts the set bits of an allreduce before it begins, if it is such a call.
   template <class Call>
-  BitVector(const Tracer& tracer, const Facts& facts, const Call& call) {
+  BitVector(const Tracer& tracer, const ArgumentFacts& facts, const Call& call) {
     if (!facts.is_in_place || facts.bytes > most_bytes || facts.bytes != facts.count * word_bytes) return;
     if (!tracer.is_bitwise_and(call.op) || !is_in_host_memory(call.output.data)) return;
     data_ = static_cast<const std::byte*>(call.output.data);
     words_ = static_cast<std::size_t>(facts.count);
-    set_ = count();
+    bits_set_ = count();
   }
   [[nodiscard]] bool is_one() const { return data_ != nullptr; }
   // Call this after the call. Returns how many bits this rank had set, and how many of them the call cleared.
-  [[nodiscard]] Bits set_and_cleared() const { return {set_, static_cast<std::uint16_t>(set_ - count())}; }
+  [[nodiscard]] Bits set_and_cleared() const {
+    return {bits_set_, static_cast<std::uint16_t>(bits_set_ - count())};
+  }
 
  private:
   static constexpr std::int64_t most_bytes = 1024;
@@ -52,7 +54,7 @@ class BitVector {
 
   const std::byte* data_ = nullptr;
   std::size_t words_ = 0;
-  std::uint16_t set_ = 0;
+  std::uint16_t bits_set_ = 0;
 };
 
 }  // namespace offbeat::trace

@@ -73,7 +73,7 @@ std::string mpi_version() {
   return {text, std::strcspn(text, "\n,")};
 }
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
+std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t value) {  // the finaliser of SplitMix64
   std::uint64_t x = hash + 0x9E3779B97F4A7C15ULL + value;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
@@ -82,27 +82,28 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {  // the finaliser o
 
 std::uint64_t hash_of(const std::vector<int>& ranks) {
   std::uint64_t hash = ranks.size();
-  for (const int rank : ranks) hash = mix(hash, static_cast<std::uint64_t>(rank));
+  for (const int rank : ranks) hash = mix_hash(hash, static_cast<std::uint64_t>(rank));
   return hash;
 }
 
-constexpr std::uint32_t most_small = std::numeric_limits<std::uint8_t>::max();
+constexpr std::uint32_t max_small_number = std::numeric_limits<std::uint8_t>::max();
 constexpr std::uint32_t most_types = std::numeric_limits<std::uint16_t>::max();
 
 }  // namespace
 
 Tracer::Tracer(const LowerLayers& below, const Settings& settings)
     : host_(below.host),
-      every_(settings.trace_every),
+      record_every_(settings.trace_every),
       rank_(host_.rank_in(MPI_COMM_WORLD)),
       ranks_(host_.size_of(MPI_COMM_WORLD)),
       records_(rank_ % settings.trace_ranks_every == 0),
-      recorded_(records_ ? settings.trace_collectives : Collectives()),
+      recorded_collectives_(records_ ? settings.trace_collectives : Collectives()),
       communicators_filter_(settings.trace_communicators),
       is_threaded_(is_threaded()),
-      private_(private_communicator(host_)),
-      run_(random_number(host_, private_)),
-      writer_(file_in(folder_of_job(settings.trace, run_), rank_), window_bytes, settings.trace_bytes) {
+      private_communicator_(private_communicator(host_)),
+      run_(random_number(host_, private_communicator_)),
+      writer_(rank_file_path(folder_of_job(settings.trace, run_), rank_), window_bytes,
+              settings.trace_bytes) {
   predefined_operations_ = {
       {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},
       {MPI_PROD, "MPI_PROD"},       {MPI_LAND, "MPI_LAND"},     {MPI_BAND, "MPI_BAND"},
@@ -113,23 +114,23 @@ Tracer::Tracer(const LowerLayers& below, const Settings& settings)
   devices::look_for_drivers();  // BitVector must not read their memory
   const bool is_partial = settings.trace_collectives.count() < static_cast<int>(collectives.size()) ||
                           !communicators_filter_.empty();
-  fill(writer_.header(),
-       {.rank = rank_,
-        .ranks = ranks_,
-        .run = run_,
-        .records = records_,
-        .is_partial = is_partial,
-        .mpi = mpi_version(),
-        .clock = to_stored_clock(synchronised())},
-       settings);
+  fill_header(writer_.header(),
+              {.rank = rank_,
+               .ranks = ranks_,
+               .run = run_,
+               .records = records_,
+               .is_partial = is_partial,
+               .mpi = mpi_version(),
+               .clock = to_stored_clock(synchronise_clock())},
+              settings);
   pause(settings.trace_paused);
-  add(MPI_COMM_WORLD, null_communicator_, false);
-  add(MPI_COMM_SELF, null_communicator_, false);
+  add_communicator(MPI_COMM_WORLD, null_communicator_, false);
+  add_communicator(MPI_COMM_SELF, null_communicator_, false);
 }
 
-clock::Model Tracer::synchronised() const {
+clock::Model Tracer::synchronise_clock() const {
   try {
-    ClockMessenger messenger(host_, private_, rank_, ranks_);
+    ClockMessenger messenger(host_, private_communicator_, rank_, ranks_);
     return clock::synchronise(messenger, messenger.hosts());
   } catch (const CommunicationError& error) {
     say_once_on_node(error.what());
@@ -145,11 +146,11 @@ void Tracer::finish() {
                      .slope = header.begin.slope,
                      .residual_ns = header.begin.residual,
                      .bound_ns = static_cast<double>(header.begin.bound)};
-  clock::Model end = synchronised();
-  clock::join(begin, end);
+  clock::Model end = synchronise_clock();
+  clock::share_slope(begin, end);
   header.begin = to_stored_clock(begin);
   header.end = to_stored_clock(end);
-  host_.Comm_free(&private_);
+  host_.Comm_free(&private_communicator_);
   writer_.finish();
   std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
 }
@@ -193,7 +194,7 @@ std::uint8_t Tracer::learn_operation(MPI_Op handle) {
   const auto known =
       std::ranges::find(predefined_operations_, handle, &std::pair<MPI_Op, const char*>::first);
   const char* text = known != predefined_operations_.end() ? known->second : "user-defined";
-  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, most_small));
+  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, max_small_number));
   operations_.insert(abi::bits(handle), number);
   return number;
 }
@@ -211,14 +212,14 @@ std::uint8_t Tracer::named_operation(const char* text) {
   if (*text == '\0') return 0;
   const auto key = reinterpret_cast<Handle>(text);
   if (const std::uint8_t* known = named_operations_.find(key)) return *known;
-  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, most_small));
+  const auto number = static_cast<std::uint8_t>(name(Named::operation, text, 0, max_small_number));
   named_operations_.insert(key, number);
   return number;
 }
 
 // Texts of algorithms live as long as the process, so their addresses are keys.
 std::uint8_t Tracer::learn_algorithm(const char* text) {
-  const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, most_small));
+  const auto number = static_cast<std::uint8_t>(name(Named::algorithm, text, 0, max_small_number));
   algorithms_.insert(reinterpret_cast<Handle>(text), number);
   return number;
 }
@@ -242,9 +243,9 @@ std::vector<int> Tracer::world_ranks(MPI_Group group) const {
 
 // Computes an identity that is equal on all ranks, without a message. Creating communicators with the same
 // ranks from the same parent is collective over these ranks, so all ranks count them alike.
-void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
+void Tracer::add_communicator(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
   auto made = std::make_shared<Communicator>();
-  Communicator* from = is_null_communicator(parent) ? nullptr : look_up(parent);
+  Communicator* from = is_null_communicator(parent) ? nullptr : find_communicator(parent);
   if (has_group_of_parent && from != nullptr) {
     *made = *from;
     made->is_defined = false;
@@ -271,50 +272,50 @@ void Tracer::add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent) {
     }
     made->is_of_several_jobs = std::ranges::find(ranks, -1) != ranks.end();
   }
-  const std::uint64_t family = mix(from != nullptr ? from->identity : 0, made->group);
-  made->identity = mix(family, ordinals_[family]++);
-  recent_.erase(abi::bits(handle));
+  const std::uint64_t family = mix_hash(from != nullptr ? from->identity : 0, made->group);
+  made->identity = mix_hash(family, created_counts_[family]++);
+  recent_communicators_.erase(abi::bits(handle));
   communicators_[abi::bits(handle)] = std::move(made);
 }
 
 void Tracer::remove(MPI_Comm handle) {
-  recent_.erase(abi::bits(handle));
+  recent_communicators_.erase(abi::bits(handle));
   communicators_.erase(abi::bits(handle));
 }
 
 // A communicator whose creation was not intercepted becomes known at its first call.
-Communicator* Tracer::look_up(MPI_Comm handle) {
+Communicator* Tracer::find_communicator(MPI_Comm handle) {
   if (is_null_communicator(handle)) return nullptr;
   auto known = communicators_.find(abi::bits(handle));
   if (known == communicators_.end()) {
-    add(handle, null_communicator_, false);
+    add_communicator(handle, null_communicator_, false);
     known = communicators_.find(abi::bits(handle));
   }
-  recent_.insert(abi::bits(handle), known->second.get());
+  recent_communicators_.insert(abi::bits(handle), known->second.get());
   return known->second.get();
 }
 
 std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
-  Communicator* known = look_up(handle);
+  Communicator* known = find_communicator(handle);
   if (known == nullptr) return nullptr;
-  if (!known->is_defined) define(*known, handle);
+  if (!known->is_defined) write_definition(*known, handle);
   return communicators_.find(abi::bits(handle))->second;
 }
 
-bool Tracer::is_wanted(const Communicator& communicator, MPI_Comm handle) const {
+bool Tracer::matches_filter(const Communicator& communicator, MPI_Comm handle) const {
   if (communicators_filter_.empty()) return true;
   char name[MPI_MAX_OBJECT_NAME + 1] = "";
   int length = 0;
   host_function<"PMPI_Comm_get_name", decltype(PMPI_Comm_get_name)>()(handle, name, &length);
-  return contains(communicators_filter_, communicator.ranks, ranks_, name);
+  return matches_communicator(communicators_filter_, communicator.ranks, ranks_, name);
 }
 
 // Writes the communicator's record. A rank that records no calls writes only the list of ranks, if it is rank
 // 0 of the communicator.
-void Tracer::define(Communicator& communicator, MPI_Comm handle) {
+void Tracer::write_definition(Communicator& communicator, MPI_Comm handle) {
   if (writer_.is_full()) return;
-  communicator.is_wanted = is_wanted(communicator, handle);
-  if (!communicator.is_wanted) {
+  communicator.matches_filter = matches_filter(communicator, handle);
+  if (!communicator.matches_filter) {
     communicator.is_defined = true;
     return;
   }
@@ -332,9 +333,9 @@ void Tracer::define(Communicator& communicator, MPI_Comm handle) {
   const std::size_t bytes = communicator_ranks_offset + ranks.size() * sizeof(int);
   const CommunicatorRecord record{
       .kind = RecordKind::communicator,
-      .flags = static_cast<std::uint8_t>((communicator.is_inter ? inter : 0) | (first ? first_of_world : 0) |
-                                         (ranks.empty() ? 0 : ranks_follow) |
-                                         (communicator.is_of_several_jobs ? of_several_jobs : 0)),
+      .flags = static_cast<std::uint8_t>(
+          (communicator.is_inter ? inter : 0) | (first ? has_first_ranks_of_world : 0) |
+          (ranks.empty() ? 0 : ranks_follow) | (communicator.is_of_several_jobs ? of_several_jobs : 0)),
       .zero = 0,
       .slots = static_cast<std::uint32_t>((bytes + slot_bytes - 1) / slot_bytes),
       .number = defined_,

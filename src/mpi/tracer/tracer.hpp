@@ -37,14 +37,14 @@ struct Communicator {
   bool is_inter = false;
   bool is_of_several_jobs = false;  // some of its processes are outside this MPI_COMM_WORLD
   bool is_defined = false;          // true if its record is in the file, or is not wanted there
-  bool is_wanted = true;            // false: the filter leaves its calls out
+  bool matches_filter = true;       // false: the filter leaves its calls out
   std::uint32_t number = 0;
   int neighbours = -1;  // ranks that this rank sends to in a neighbourhood collective; -1: not known yet
   std::uint64_t calls = 0;
 };
 
 // What the arguments of a call contribute to its record.
-struct Facts {
+struct ArgumentFacts {
   std::int64_t count = 0;
   std::int64_t bytes = 0;
   std::int32_t root = -1;
@@ -59,11 +59,11 @@ struct KnownType {
 };
 
 // A persistent collective that the program may start.
-struct Prepared {
+struct PersistentCollective {
   Collective collective;
   std::shared_ptr<Communicator>
       communicator;  // shared, because the program may free the handle before the request
-  Facts facts;
+  ArgumentFacts facts;
 };
 
 // A call whose record is not complete yet.
@@ -74,8 +74,8 @@ struct OpenCall {
 };
 
 struct TracedRequest {
-  OpenCall open;                       // for a persistent request: the call since MPI_Start
-  std::shared_ptr<Prepared> prepared;  // null: the request is not persistent
+  OpenCall open;                                   // for a persistent request: the call since MPI_Start
+  std::shared_ptr<PersistentCollective> prepared;  // null: the request is not persistent
   [[nodiscard]] bool is_persistent() const { return prepared != nullptr; }
 };
 
@@ -86,7 +86,7 @@ class Tracer {
   // Completes the trace before MPI_Finalize. All ranks must call this.
   void finish();
   // Returns the tracer if the current call comes from the program, otherwise null.
-  [[nodiscard]] static Tracer* if_called_by_program();
+  [[nodiscard]] static Tracer* tracer_if_called_by_program();
 
   // Locks the tracer under MPI_THREAD_MULTIPLE. Hold the lock while you call any function below.
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
@@ -95,12 +95,12 @@ class Tracer {
 
   // Counts a call on the communicator `handle`, and returns that communicator, or null if the handle is null.
   [[nodiscard]] Communicator* count_call_on(MPI_Comm handle) {
-    Communicator* const* recent = recent_.find(abi::bits(handle));
-    Communicator* known = recent != nullptr ? *recent : look_up(handle);
+    Communicator* const* recent = recent_communicators_.find(abi::bits(handle));
+    Communicator* known = recent != nullptr ? *recent : find_communicator(handle);
     if (known == nullptr) [[unlikely]]
       return nullptr;
     if (!known->is_defined) [[unlikely]]
-      define(*known, handle);
+      write_definition(*known, handle);
     count_call(*known);
     return known;
   }
@@ -111,21 +111,21 @@ class Tracer {
   // Returns the communicator of a persistent collective. The call is counted when it is started.
   [[nodiscard]] std::shared_ptr<Communicator> prepared(MPI_Comm handle);
   // Returns true if the last counted call on `communicator`, one of `collective`, is to be recorded.
-  [[nodiscard]] bool wants(Collective collective, const Communicator& communicator) const {
-    return recorded_now_.contain(collective) && communicator.is_wanted &&
-           (every_ == 1 || (communicator.calls - 1) % every_ == 0);
+  [[nodiscard]] bool is_to_be_recorded(Collective collective, const Communicator& communicator) const {
+    return collectives_recorded_now_.contain(collective) && communicator.matches_filter &&
+           (record_every_ == 1 || (communicator.calls - 1) % record_every_ == 0);
   }
   // Stops recording calls, or goes on with it. Calls are still counted, so that their numbers stay equal on
   // all ranks.
   void pause(bool paused) {
-    recorded_now_ = paused ? Collectives() : recorded_;
+    collectives_recorded_now_ = paused ? Collectives() : recorded_collectives_;
     if (paused) writer_.header().flags |= is_partial;
   }
   // Begins the record of a call. It is inlined so that the facts stay in registers; otherwise it takes 3 ns
   // longer.
   [[nodiscard, gnu::always_inline]] OpenCall begin(Collective collective, std::uint8_t flags,
-                                                   const Communicator& communicator, const Facts& facts,
-                                                   Nanoseconds arrival) {
+                                                   const Communicator& communicator,
+                                                   const ArgumentFacts& facts, Nanoseconds arrival) {
     CallRecord* record = communicator.is_defined ? writer_.next() : nullptr;
     if (record == nullptr) [[unlikely]] {
       writer_.header().lost += 1;
@@ -151,11 +151,11 @@ class Tracer {
   }
   // Records that a call has returned. `is_complete` is true if no completion follows. It is inlined for the
   // same reason as begin().
-  [[gnu::always_inline]] void leave(OpenCall open, Nanoseconds exit, bool is_complete,
-                                    const char* algorithm = nullptr, const Bits* bits = nullptr) {
+  [[gnu::always_inline]] void record_exit(OpenCall open, Nanoseconds exit, bool is_complete,
+                                          const char* algorithm = nullptr, const Bits* bits = nullptr) {
     if (!open.is_recorded()) return;
     const std::uint8_t number = algorithm != nullptr ? number_of(algorithm) : 0;
-    writer_.change(open.slot, [&](CallRecord& record) {
+    writer_.update_record(open.slot, [&](CallRecord& record) {
       record.exit = exit;
       record.algorithm = number;
       if (bits != nullptr) {
@@ -167,7 +167,7 @@ class Tracer {
   }
   void complete(OpenCall open, Nanoseconds completion) {
     if (!open.is_recorded()) return;
-    writer_.change(open.slot, [&](CallRecord& record) { end(record, completion); });
+    writer_.update_record(open.slot, [&](CallRecord& record) { end(record, completion); });
   }
 
   [[nodiscard]] KnownType type(MPI_Datatype handle) {
@@ -190,27 +190,27 @@ class Tracer {
   // created from `parent` before; all ranks create them in the same order. `parent` is MPI_COMM_NULL if it is
   // unknown or differs between ranks. Set `has_group_of_parent` for a duplicate: its handle may not be usable
   // yet (MPI_Comm_idup), so its ranks are copied from the parent.
-  void add(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
+  void add_communicator(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
   // The members that RequestFunctions needs.
   Requests<TracedRequest> requests;
   [[nodiscard]] static Nanoseconds now() { return clock::now(); }
-  [[nodiscard]] bool starts(TracedRequest& request, Nanoseconds arrival) {
-    const Prepared& prepared = *request.prepared;
+  [[nodiscard]] bool begins_persistent_call(TracedRequest& request, Nanoseconds arrival) {
+    const PersistentCollective& prepared = *request.prepared;
     count_call(*prepared.communicator);
-    if (!wants(prepared.collective, *prepared.communicator)) return false;
+    if (!is_to_be_recorded(prepared.collective, *prepared.communicator)) return false;
     request.open =
         begin(prepared.collective, CallFlag::persistent, *prepared.communicator, prepared.facts, arrival);
     return request.open.is_recorded();
   }
-  void started(const TracedRequest& traced, MPI_Request request, Nanoseconds exit, int code) {
+  void record_start(const TracedRequest& traced, MPI_Request request, Nanoseconds exit, int code) {
     if (!traced.open.is_recorded()) return;
-    const bool may_be_served = facts(traced.prepared->collective).is_served;
+    const bool may_be_served = facts_of(traced.prepared->collective).is_served;
     const char* algorithm = may_be_served ? lower_layers().started_algorithm(request) : nullptr;
-    leave(traced.open, exit, code != MPI_SUCCESS, algorithm);
+    record_exit(traced.open, exit, code != MPI_SUCCESS, algorithm);
   }
-  void completed(TracedRequest& request, Nanoseconds completion) {
+  void record_completion(TracedRequest& request, Nanoseconds completion) {
     complete(std::exchange(request.open, {}), completion);
   }
 
@@ -220,11 +220,11 @@ class Tracer {
   [[nodiscard]] bool is_bitwise_and(MPI_Op operation) const { return operation == bitwise_and_; }
 
  private:
-  [[nodiscard]] clock::Model synchronised() const;
-  [[nodiscard]] Communicator* look_up(MPI_Comm handle);
+  [[nodiscard]] clock::Model synchronise_clock() const;
+  [[nodiscard]] Communicator* find_communicator(MPI_Comm handle);
   [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
-  void define(Communicator& communicator, MPI_Comm handle);
-  [[nodiscard]] bool is_wanted(const Communicator& communicator, MPI_Comm handle) const;
+  void write_definition(Communicator& communicator, MPI_Comm handle);
+  [[nodiscard]] bool matches_filter(const Communicator& communicator, MPI_Comm handle) const;
   [[nodiscard]] KnownType learn_type(MPI_Datatype handle);
   [[nodiscard]] std::uint8_t learn_operation(MPI_Op handle);
   [[nodiscard]] std::uint8_t number_of(const char* algorithm) {
@@ -241,15 +241,15 @@ class Tracer {
                                    std::uint32_t most);
 
   const Host& host_;
-  const std::uint64_t every_;
+  const std::uint64_t record_every_;
   const int rank_;
   const int ranks_;
   const bool records_;
-  const Collectives recorded_;  // empty on a rank that records no calls
+  const Collectives recorded_collectives_;  // empty on a rank that records no calls
   const std::string communicators_filter_;
   const bool is_threaded_;
-  Collectives recorded_now_;  // empty while the trace is paused
-  MPI_Comm private_;          // for the tracer's own messages
+  Collectives collectives_recorded_now_;  // empty while the trace is paused
+  MPI_Comm private_communicator_;         // for the tracer's own messages
   const std::uint64_t run_;
   Writer writer_;
   std::mutex mutex_;
@@ -258,7 +258,7 @@ class Tracer {
   const MPI_Datatype null_type_ = MPI_DATATYPE_NULL;
   const MPI_Op bitwise_and_ = MPI_BAND;
 
-  DirectCache<Communicator*, 16> recent_;
+  DirectCache<Communicator*, 16> recent_communicators_;
   DirectCache<KnownType, 64> types_;
   DirectCache<std::uint8_t, 32> operations_;
   DirectCache<std::uint8_t, 32> algorithms_;
@@ -267,7 +267,7 @@ class Tracer {
 
   std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
   std::unordered_map<std::uint64_t, std::uint64_t>
-      ordinals_;  // number of communicators made, by parent and group
+      created_counts_;  // number of communicators made, by parent and group
   std::uint32_t defined_ = 0;
   std::map<std::pair<Named, std::pair<std::string, std::uint32_t>>, std::uint32_t> names_;
   std::map<Named, std::uint32_t> named_;
@@ -279,7 +279,7 @@ extern std::atomic<Tracer*> the_tracer;
 void start_tracer_or_exit();
 void stop_tracer();
 
-inline Tracer* Tracer::if_called_by_program() {
+inline Tracer* Tracer::tracer_if_called_by_program() {
   return inside_offbeat ? nullptr : the_tracer.load(std::memory_order_acquire);
 }
 

@@ -42,7 +42,7 @@ inline int unsupported(MPI_Comm communicator) {
 // not see collectives that it never serves, so they have none.
 template <Collective collective>
 const char* last_algorithm() {
-  return facts(collective).is_served ? lower_layers().last_algorithm() : nullptr;
+  return facts_of(collective).is_served ? lower_layers().last_algorithm() : nullptr;
 }
 
 template <Collective collective, class Next, class... Arguments>
@@ -51,27 +51,27 @@ int blocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const InsideOffbeat guard;
   OpenCall open;
   BitVector vector;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     Communicator* communicator = tracer.count_call_on(call.communicator);
-    if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
-    const Facts facts = describe<collective>(tracer, *communicator, call);
+    if (communicator == nullptr || !tracer.is_to_be_recorded(collective, *communicator)) return;
+    const ArgumentFacts facts = describe<collective>(tracer, *communicator, call);
     if constexpr (collective == Collective::allreduce) vector = BitVector(tracer, facts, call);
     open = tracer.begin(collective, 0, *communicator, facts, arrival);
   });
   const int code = next(arguments...);
   if (open.is_recorded()) {
     const Nanoseconds exit = clock::now();
-    if_possible([&] {
+    run_ignoring_exceptions([&] {
       const auto lock = tracer.lock();
       if constexpr (collective == Collective::allreduce) {
         if (vector.is_one()) {
           const Bits bits = vector.set_and_cleared();
-          return tracer.leave(open, exit, true, last_algorithm<collective>(), &bits);
+          return tracer.record_exit(open, exit, true, last_algorithm<collective>(), &bits);
         }
       }
-      tracer.leave(open, exit, true, last_algorithm<collective>());
+      tracer.record_exit(open, exit, true, last_algorithm<collective>());
     });
   }
   return code;
@@ -82,22 +82,22 @@ int nonblocking(Tracer& tracer, Next* next, Arguments... arguments) {
   const Nanoseconds arrival = clock::now();
   const InsideOffbeat guard;
   OpenCall open;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     Communicator* communicator = tracer.count_call_on(call.communicator);
-    if (communicator == nullptr || !tracer.wants(collective, *communicator)) return;
-    const Facts facts = describe<collective>(tracer, *communicator, call);
+    if (communicator == nullptr || !tracer.is_to_be_recorded(collective, *communicator)) return;
+    const ArgumentFacts facts = describe<collective>(tracer, *communicator, call);
     open = tracer.begin(collective, CallFlag::nonblocking, *communicator, facts, arrival);
   });
   const int code = next(arguments...);
   if (!open.is_recorded()) return code;
   const Nanoseconds exit = clock::now();
   const MPI_Request request = request_of(arguments...);
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const auto lock = tracer.lock();
     const bool is_complete = code != MPI_SUCCESS || tracer.requests.is_null(request);
-    tracer.leave(open, exit, is_complete, last_algorithm<collective>());
+    tracer.record_exit(open, exit, is_complete, last_algorithm<collective>());
     if (!is_complete) {
       tracer.requests.insert(request, {.open = open, .prepared = nullptr});
     }
@@ -111,14 +111,15 @@ int persistent(Tracer& tracer, Next* next, Arguments... arguments) {
   const int code = next(arguments...);
   if (code != MPI_SUCCESS) return code;
   const MPI_Request request = request_of(arguments...);
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const auto lock = tracer.lock();
     const auto call = Signature<collective>::read(arguments...);
     std::shared_ptr<Communicator> communicator = tracer.prepared(call.communicator);
     if (communicator == nullptr) return;
-    const Facts facts = describe<collective>(tracer, *communicator, call);
+    const ArgumentFacts facts = describe<collective>(tracer, *communicator, call);
     tracer.requests.insert(
-        request, {.open = {}, .prepared = std::make_shared<Prepared>(collective, communicator, facts)});
+        request,
+        {.open = {}, .prepared = std::make_shared<PersistentCollective>(collective, communicator, facts)});
   });
   return code;
 }
@@ -127,7 +128,7 @@ template <Collective collective, Form form, class Next, class... Arguments>
 int call(Next* next, Arguments... arguments) {
   if (next == nullptr) [[unlikely]]
     return unsupported(Signature<collective>::read(arguments...).communicator);
-  Tracer* tracer = Tracer::if_called_by_program();
+  Tracer* tracer = Tracer::tracer_if_called_by_program();
   if (tracer == nullptr) return next(arguments...);
   if constexpr (form == Form::blocking) return blocking<collective>(*tracer, next, arguments...);
   if constexpr (form == Form::nonblocking) return nonblocking<collective>(*tracer, next, arguments...);
@@ -146,7 +147,7 @@ template <Parent parent, class Next, class... Arguments>
 int creates(Next* next, Arguments... arguments) {
   if (next == nullptr) [[unlikely]]
     return MPI_ERR_UNSUPPORTED_OPERATION;
-  Tracer* tracer = Tracer::if_called_by_program();
+  Tracer* tracer = Tracer::tracer_if_called_by_program();
   if (tracer == nullptr) return next(arguments...);
   const InsideOffbeat guard;
   const int code = next(arguments...);
@@ -161,13 +162,13 @@ int creates(Next* next, Arguments... arguments) {
   };
   (look(arguments), ...);
   const MPI_Comm made = *made_at;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     const auto lock = tracer->lock();
     if (tracer->is_null_communicator(made)) return;
     if constexpr (parent == Parent::none) {
-      tracer->add(made, MPI_COMM_NULL, false);
+      tracer->add_communicator(made, MPI_COMM_NULL, false);
     } else {
-      tracer->add(made, std::get<0>(std::tie(arguments...)), parent == Parent::group);
+      tracer->add_communicator(made, std::get<0>(std::tie(arguments...)), parent == Parent::group);
     }
   });
   return code;
@@ -191,7 +192,7 @@ inline int spawn_multiple(decltype(PMPI_Comm_spawn_multiple)* next, int count, c
 // free.
 template <class Next>
 int frees_communicator(Next* next, MPI_Comm* communicator) {
-  Tracer* tracer = Tracer::if_called_by_program();
+  Tracer* tracer = Tracer::tracer_if_called_by_program();
   if (tracer == nullptr) return next(communicator);
   const InsideOffbeat guard;
   {
@@ -202,7 +203,7 @@ int frees_communicator(Next* next, MPI_Comm* communicator) {
 }
 
 inline int type_free(decltype(PMPI_Type_free)* next, MPI_Datatype* type) {
-  if (Tracer* tracer = Tracer::if_called_by_program()) {
+  if (Tracer* tracer = Tracer::tracer_if_called_by_program()) {
     const auto lock = tracer->lock();
     tracer->forget_type(*type);
   }
@@ -210,7 +211,7 @@ inline int type_free(decltype(PMPI_Type_free)* next, MPI_Datatype* type) {
 }
 
 inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
-  if (Tracer* tracer = Tracer::if_called_by_program()) {
+  if (Tracer* tracer = Tracer::tracer_if_called_by_program()) {
     const auto lock = tracer->lock();
     tracer->forget_operation(*op);
   }
@@ -223,7 +224,8 @@ inline int op_free(decltype(PMPI_Op_free)* next, MPI_Op* op) {
 // level, because C cannot pass on further arguments.
 template <class Next>
 int pcontrol(Next* next, int level) {
-  if (Tracer* tracer = Tracer::if_called_by_program(); tracer != nullptr && (level == 0 || level == 1)) {
+  if (Tracer* tracer = Tracer::tracer_if_called_by_program();
+      tracer != nullptr && (level == 0 || level == 1)) {
     const auto lock = tracer->lock();
     tracer->pause(level == 0);
   }

@@ -14,7 +14,7 @@ namespace {
 constexpr int most_levels = 32;
 
 // A Run is data without gaps, in the order in which they are sent.
-class Run {
+class GaplessRun {
  public:
   void append(std::int64_t begin, std::int64_t bytes) {
     if (bytes == 0) return;
@@ -22,7 +22,7 @@ class Run {
     if (begin != end_) is_broken_ = true;
     end_ += bytes;
   }
-  void break_off() { is_broken_ = true; }
+  void mark_broken() { is_broken_ = true; }
   [[nodiscard]] bool is_broken() const { return is_broken_; }
   [[nodiscard]] std::int64_t begin() const { return begin_; }
   [[nodiscard]] std::int64_t bytes() const { return end_ - begin_; }
@@ -38,27 +38,28 @@ struct Element {
   Element(const Host& host, MPI_Datatype type, int levels);
 
   // Appends `count` of these elements to a run, the first one at `place`.
-  void append_to(Run& whole, std::int64_t place, std::int64_t count) const {
+  void append_elements(GaplessRun& whole, std::int64_t place, std::int64_t count) const {
     if (count == 0 || data.bytes() == 0) return;
-    if (data.is_broken() || (count > 1 && extent != data.bytes())) return whole.break_off();
+    if (data.is_broken() || (count > 1 && extent != data.bytes())) return whole.mark_broken();
     whole.append(place + data.begin(), count * data.bytes());
   }
 
-  Run data;
+  GaplessRun data;
   MPI_Aint extent = 0;
 };
 
 // Appends blocks of one type, or of one type each. Places are in bytes, or in extents of the type.
-void append_blocks(Run& whole, const Host& host, const TypeArguments& arguments, int combiner, int levels) {
+void append_blocks(GaplessRun& whole, const Host& host, const TypeArguments& arguments, int combiner,
+                   int levels) {
   const std::int64_t blocks = arguments.first_number();
   const bool have_length = combiner == MPI_COMBINER_INDEXED_BLOCK || combiner == MPI_COMBINER_HINDEXED_BLOCK;
   const bool have_type = combiner == MPI_COMBINER_STRUCT;
   const bool in_extents = combiner == MPI_COMBINER_INDEXED || combiner == MPI_COMBINER_INDEXED_BLOCK;
   const std::int64_t places = 1 + (have_length ? 1 : blocks);
-  if (!arguments.are(places + blocks, have_type ? blocks : 1)) return whole.break_off();
+  if (!arguments.have_counts(places + blocks, have_type ? blocks : 1)) return whole.mark_broken();
   const auto append = [&](const Element& element, std::int64_t block) {
     const std::int64_t place = arguments[places + block] * (in_extents ? element.extent : 1);
-    element.append_to(whole, place, arguments[have_length ? 1 : 1 + block]);
+    element.append_elements(whole, place, arguments[have_length ? 1 : 1 + block]);
   };
   if (have_type) {
     for (std::int64_t block = 0; block < blocks && !whole.is_broken(); ++block)
@@ -70,23 +71,23 @@ void append_blocks(Run& whole, const Host& host, const TypeArguments& arguments,
 }
 
 // A subarray is dense if it is all of the array.
-void append_subarray(Run& whole, const Element& element, const TypeArguments& arguments) {
+void append_subarray(GaplessRun& whole, const Element& element, const TypeArguments& arguments) {
   const std::int64_t dimensions = arguments.first_number();
-  if (!arguments.are(3 * dimensions + 2, 1)) return whole.break_off();
+  if (!arguments.have_counts(3 * dimensions + 2, 1)) return whole.mark_broken();
   const std::int64_t sizes = arguments.has_counts() ? 2 : 1;
   std::int64_t elements = 1;
   for (std::int64_t k = sizes; k < sizes + dimensions; ++k) {
-    if (arguments[k] != arguments[k + dimensions]) return whole.break_off();
+    if (arguments[k] != arguments[k + dimensions]) return whole.mark_broken();
     elements *= arguments[k];
   }
-  element.append_to(whole, 0, elements);
+  element.append_elements(whole, 0, elements);
 }
 
-Run data_of(const Host& host, MPI_Datatype type, int levels) {
-  Run whole;
+GaplessRun run_of_type(const Host& host, MPI_Datatype type, int levels) {
+  GaplessRun whole;
   const TypeEnvelope envelope(host, type);
   if (!envelope.is_known || levels == 0) {
-    whole.break_off();
+    whole.mark_broken();
     return whole;
   }
   if (!is_made_by_program(envelope.combiner)) {
@@ -98,7 +99,7 @@ Run data_of(const Host& host, MPI_Datatype type, int levels) {
     if (is_found && extent == bytes) {
       whole.append(begin, bytes);
     } else {
-      whole.break_off();
+      whole.mark_broken();
     }
     return whole;
   }
@@ -106,22 +107,22 @@ Run data_of(const Host& host, MPI_Datatype type, int levels) {
   const auto element = [&] { return Element(host, arguments.type(0), levels - 1); };
   switch (envelope.combiner) {
     case MPI_COMBINER_DUP:
-      if (arguments.are(0, 1)) return element().data;
+      if (arguments.have_counts(0, 1)) return element().data;
       break;
     case MPI_COMBINER_RESIZED:
-      if (arguments.are(2, 1)) return element().data;
+      if (arguments.have_counts(2, 1)) return element().data;
       break;
     case MPI_COMBINER_CONTIGUOUS:
-      if (!arguments.are(1, 1)) break;
-      element().append_to(whole, 0, arguments[0]);
+      if (!arguments.have_counts(1, 1)) break;
+      element().append_elements(whole, 0, arguments[0]);
       return whole;
     case MPI_COMBINER_VECTOR:
     case MPI_COMBINER_HVECTOR: {
-      if (!arguments.are(3, 1)) break;
+      if (!arguments.have_counts(3, 1)) break;
       const Element one = element();
       const std::int64_t stride = arguments[2] * (envelope.combiner == MPI_COMBINER_VECTOR ? one.extent : 1);
       if (arguments[0] > 1 && stride != arguments[1] * one.extent) break;
-      one.append_to(whole, 0, arguments[0] * arguments[1]);
+      one.append_elements(whole, 0, arguments[0] * arguments[1]);
       return whole;
     }
     case MPI_COMBINER_INDEXED:
@@ -137,13 +138,13 @@ Run data_of(const Host& host, MPI_Datatype type, int levels) {
     default:
       break;
   }
-  whole.break_off();
+  whole.mark_broken();
   return whole;
 }
 
-Element::Element(const Host& host, MPI_Datatype type, int levels) : data(data_of(host, type, levels)) {
+Element::Element(const Host& host, MPI_Datatype type, int levels) : data(run_of_type(host, type, levels)) {
   MPI_Aint lower = 0;
-  if (host.Type_get_extent(type, &lower, &extent) != MPI_SUCCESS) data.break_off();
+  if (host.Type_get_extent(type, &lower, &extent) != MPI_SUCCESS) data.mark_broken();
 }
 
 }  // namespace
@@ -161,8 +162,8 @@ bool is_dense(const Host& host, MPI_Datatype type) noexcept {
   // This cheap test finds most types with gaps.
   if (extent != bytes || true_begin != 0 || true_extent != bytes) return false;
   bool is_one_run = false;
-  if_possible([&] {
-    const Run data = data_of(host, type, most_levels);
+  run_ignoring_exceptions([&] {
+    const GaplessRun data = run_of_type(host, type, most_levels);
     is_one_run = !data.is_broken() && data.begin() == 0 && data.bytes() == bytes;
   });
   return is_one_run;

@@ -74,11 +74,11 @@ class Types::Bytes {
     const int code = host_.Type_create_struct(2, lengths, places, types, &type_);
     host_.Type_free(&part);
     require(code);
-    is_made_ = true;
+    is_type_created_ = true;
     require(host_.Type_commit(&type_));
   }
   ~Bytes() {
-    if (is_made_) host_.Type_free(&type_);
+    if (is_type_created_) host_.Type_free(&type_);
   }
   Bytes(const Bytes&) = delete;
   Bytes& operator=(const Bytes&) = delete;
@@ -96,7 +96,7 @@ class Types::Bytes {
   const Host& host_;
   const int count_;
   MPI_Datatype type_ = MPI_PACKED;
-  bool is_made_ = false;
+  bool is_type_created_ = false;
 };
 
 void Types::throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const {

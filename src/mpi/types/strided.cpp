@@ -38,12 +38,13 @@ class StridedMaker {
       case MPI_COMBINER_RESIZED:
         return true;
       case MPI_COMBINER_CONTIGUOUS:
-        return arguments.are(1, 1) && repeat(arguments[0], extent);
+        return arguments.have_counts(1, 1) && repeat(arguments[0], extent);
       case MPI_COMBINER_VECTOR:
-        return arguments.are(3, 1) && repeat(arguments[1], extent) &&
+        return arguments.have_counts(3, 1) && repeat(arguments[1], extent) &&
                repeat(arguments[0], arguments[2] * extent);
       case MPI_COMBINER_HVECTOR:
-        return arguments.are(3, 1) && repeat(arguments[1], extent) && repeat(arguments[0], arguments[2]);
+        return arguments.have_counts(3, 1) && repeat(arguments[1], extent) &&
+               repeat(arguments[0], arguments[2]);
       case MPI_COMBINER_SUBARRAY:
         return !arguments.has_counts() && add_subarray(arguments, extent);
       default:
@@ -78,7 +79,7 @@ class StridedMaker {
   // subarray, where it begins, and the order.
   [[nodiscard]] bool add_subarray(const TypeArguments& arguments, std::ptrdiff_t extent) {
     const std::int64_t dimensions = arguments.first_number();
-    if (!arguments.are(3 * dimensions + 2, 1)) return false;
+    if (!arguments.have_counts(3 * dimensions + 2, 1)) return false;
     const bool first_is_innermost = arguments[3 * dimensions + 1] == MPI_ORDER_FORTRAN;
     std::ptrdiff_t stride = extent;
     for (std::int64_t k = 0; k < dimensions; ++k) {
@@ -96,7 +97,7 @@ class StridedMaker {
 std::unique_ptr<Strided> Strided::of(const Host& host, MPI_Datatype type, std::int64_t count,
                                      std::ptrdiff_t extent) noexcept {
   std::unique_ptr<Strided> found;
-  if_possible([&] {
+  run_ignoring_exceptions([&] {
     StridedMaker maker(host);
     if (maker.add(type, most_levels) && maker.repeat(count, extent))
       found = std::make_unique<Strided>(maker.made);

@@ -94,7 +94,7 @@ class TypeArguments {
   TypeArguments& operator=(const TypeArguments&) = delete;
 
   // Returns true if there are as many numbers and types as the constructor has.
-  [[nodiscard]] bool are(std::int64_t numbers, std::int64_t types) const {
+  [[nodiscard]] bool have_counts(std::int64_t numbers, std::int64_t types) const {
     return std::ssize(numbers_) == numbers && std::ssize(types_) == types;
   }
   [[nodiscard]] std::int64_t types() const { return std::ssize(types_); }

@@ -118,8 +118,8 @@ void HostReduceLocal::combine(const void* left, void* right, std::size_t count) 
 template <std::size_t Slots>
 void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
   std::size_t slot = hash(key);
-  while (entries_[slot].value != missing && entries_[slot].key != key) slot = (slot + 1) % Slots;
-  if (entries_[slot].value == missing) entries_[slot] = {key, value};
+  while (entries_[slot].value != not_found && entries_[slot].key != key) slot = (slot + 1) % Slots;
+  if (entries_[slot].value == not_found) entries_[slot] = {key, value};
 }
 
 // Makes the communicator from a group, because MPI_Comm_dup would call the program's attribute functions.
@@ -150,10 +150,11 @@ bool accepts_alias(const Host& host, MPI_Comm communicator, int count) {
   const void* const input = values;
   void* const output = values;
   const auto call = [&](auto... arguments) {
-    const auto function = host.collectives.find<collective, Form::blocking, CountKind::of_int>(arguments...);
+    const auto function =
+        host.collectives.find<collective, Form::blocking, CountKind::int_counts>(arguments...);
     return function(arguments...) == MPI_SUCCESS;
   };
-  if constexpr (facts(collective).has_root) {
+  if constexpr (facts_of(collective).has_root) {
     return call(input, output, count, MPI_INT, MPI_SUM, 0, communicator);
   } else if constexpr (collective == Collective::reduce_scatter) {
     const int* const counts = &count;
@@ -165,10 +166,10 @@ bool accepts_alias(const Host& host, MPI_Comm communicator, int count) {
 
 }  // namespace
 
-void Types::ask_about_aliases() {
+void Types::probe_alias_limits() {
   const auto ask = [&]<Collective collective>() {
     constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-    if constexpr (facts(collective).is_served && facts(collective).has_operation) {
+    if constexpr (facts_of(collective).is_served && facts_of(collective).has_operation) {
       const auto accepts = [&](int count) {
         return accepts_alias<collective>(*host_, own_communicator_, count);
       };
@@ -184,12 +185,12 @@ void Types::ask_about_aliases() {
       host_->Allgather(&value, 1, MPI_INT, &value, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
   // This rank has no result, so the host never writes to the output.
   const auto exscan = [&](auto... arguments) {
-    return host_->collectives.find<Collective::exscan, Form::blocking, CountKind::of_int>(arguments...)(
+    return host_->collectives.find<Collective::exscan, Form::blocking, CountKind::int_counts>(arguments...)(
         arguments...);
   };
   const void* const input = &value;
   void* const in_place = MPI_IN_PLACE;
-  judges_unused_output_ = exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_) != MPI_SUCCESS;
+  host_checks_unused_output_ = exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_) != MPI_SUCCESS;
 }
 
 Types::Types(const Host& host) : host_(&host) {
@@ -198,7 +199,7 @@ Types::Types(const Host& host) : host_(&host) {
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   create_own_communicator();
-  if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) ask_about_aliases();
+  if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) probe_alias_limits();
 
   const struct {
     TypeGroup group;
@@ -299,10 +300,10 @@ Types::Types(const Host& host) : host_(&host) {
     layouts_[row_count_] = {
         .size = static_cast<std::size_t>(size), .extent = extent, .is_dense = extent == size};
     type_handles_[row_count_] = handle;
-    Row& row = rows_[row_count_];
+    ReductionsOfType& row = rows_[row_count_];
     for (int op = 0; op < static_cast<int>(most_ops); ++op) {
       if (!is_defined(group, op)) continue;
-      Cell& cell = row[static_cast<std::size_t>(op)];
+      ReductionOfPair& cell = row[static_cast<std::size_t>(op)];
       if (known) cell.reduction = Reduction(*type, static_cast<ReduceOp>(op));
       if (!cell.reduction) cell.reduction = Reduction(width, cell.by_host.emplace(host, handle, ops[op]));
     }
@@ -334,14 +335,14 @@ const char* Types::name_of(MPI_Op op) const {
   return index < 0 ? "user operation" : names[static_cast<std::size_t>(index)];
 }
 
-bool Types::are_accepted(MPI_Datatype type, MPI_Op op) const {
+bool Types::host_accepts(MPI_Datatype type, MPI_Op op) const {
   std::byte nothing{};
   const std::lock_guard lock(of_own_communicator_);
   return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) == MPI_SUCCESS;
 }
 
-bool Types::user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
-                         std::optional<UserReduction>& result) const {
+bool Types::find_user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                              std::optional<UserReduction>& result) const {
   if (length > std::numeric_limits<int>::max()) return false;
   if (ops_.find(abi::bits(op)) >= 0 || op == replace_ || op == no_op_) return false;
   int commutative = 0;

@@ -74,11 +74,11 @@ class Types {
   // Returns true if the host rejects such an input at any count in collectives that combine nothing.
   [[nodiscard]] bool rejects_aliases() const { return rejects_aliases_; }
   // Returns true if the host judges the output of rank 0 in an exscan, although that rank gets no result.
-  [[nodiscard]] bool judges_unused_output() const { return judges_unused_output_; }
+  [[nodiscard]] bool host_checks_unused_output() const { return host_checks_unused_output_; }
 
   // Returns the reduction of a predefined type and operation, or null if MPI does not define it or offbeat
   // does not know it. Takes constant time.
-  [[nodiscard]] const Reduction* predefined(MPI_Datatype type, MPI_Op op) const {
+  [[nodiscard]] const Reduction* find_predefined(MPI_Datatype type, MPI_Op op) const {
     const int row = types_.find(abi::bits(type));
     const int column = ops_.find(abi::bits(op));
     if (row < 0 || column < 0) return nullptr;
@@ -92,8 +92,8 @@ class Types {
     MPI_Op op;
     int length;  // how many elements of the type make one element of the reduction
   };
-  // Returns the program's type and operation for a reduction that predefined() or user_defined() returned.
-  // Does not take constant time.
+  // Returns the program's type and operation for a reduction that find_predefined() or find_user_defined()
+  // returned. Does not take constant time.
   [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
 
   // Finds the layout of a type, in constant time for predefined types. Returns false if the host does not
@@ -129,13 +129,13 @@ class Types {
 
   // Returns true if the host accepts this type and operation in an allreduce. It rejects an uncommitted type,
   // a null handle, and an operation that MPI does not define on the type.
-  [[nodiscard]] bool are_accepted(MPI_Datatype type, MPI_Op op) const;
+  [[nodiscard]] bool host_accepts(MPI_Datatype type, MPI_Op op) const;
 
   // Returns true if this is a user's commutative operation on a type without gaps; `result` is then the
   // reduction. One element of the reduction is an object of `length` elements of the type, which the
   // program's function gets whole. The host must accept the type and the operation.
-  [[nodiscard]] bool user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
-                                  std::optional<UserReduction>& result) const;
+  [[nodiscard]] bool find_user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,
+                                       std::optional<UserReduction>& result) const;
 
  private:
   static constexpr std::size_t most_ops = 12;  // ReduceOp, then MINLOC and MAXLOC
@@ -144,18 +144,18 @@ class Types {
   template <std::size_t Slots>
   class Index {
    public:
-    static constexpr int missing = -1;
+    static constexpr int not_found = -1;
     void insert(std::uintptr_t key, int value);
     [[nodiscard]] int find(std::uintptr_t key) const {
       for (std::size_t slot = hash(key);; slot = (slot + 1) % Slots) {
-        if (entries_[slot].key == key || entries_[slot].value == missing) return entries_[slot].value;
+        if (entries_[slot].key == key || entries_[slot].value == not_found) return entries_[slot].value;
       }
     }
 
    private:
     struct Entry {
       std::uintptr_t key = 0;
-      int value = missing;
+      int value = not_found;
     };
     static std::size_t hash(std::uintptr_t key) {
       return (key * 0x9E3779B97F4A7C15ULL) >> (64 - std::countr_zero(Slots));  // Fibonacci hashing
@@ -164,15 +164,15 @@ class Types {
   };
 
   // A cell uses no heap memory, because a rank that has none left would decide differently from the others.
-  struct Cell {
+  struct ReductionOfPair {
     Reduction reduction;
     std::optional<HostReduceLocal> by_host;
   };
-  using Row = std::array<Cell, most_ops>;
+  using ReductionsOfType = std::array<ReductionOfPair, most_ops>;
   static constexpr std::size_t most_types = 64;
 
   void create_own_communicator();
-  void ask_about_aliases();
+  void probe_alias_limits();
   [[nodiscard]] bool find_layout_of_user(MPI_Datatype type, Layout& layout) const;
   class Bytes;
   int send_to_self(const void* from, int sent, MPI_Datatype sent_type, void* to, int received,
@@ -191,10 +191,10 @@ class Types {
     return all;
   }();
   bool rejects_aliases_ = true;
-  bool judges_unused_output_ = true;
+  bool host_checks_unused_output_ = true;
   Index<256> types_;
   Index<32> ops_;
-  std::array<Row, most_types> rows_;
+  std::array<ReductionsOfType, most_types> rows_;
   std::array<Layout, most_types> layouts_{};
   std::array<MPI_Datatype, most_types> type_handles_{};
   std::array<MPI_Op, most_ops> op_handles_{};

@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   const Nanoseconds start = offbeat::clock::now();
   const auto method = is_offset ? offbeat::clock::Method::offset : offbeat::clock::Method::hca3;
-  const offbeat::clock::Effort effort{.least_ns = static_cast<Nanoseconds>(least_ms * 1e6)};
+  const offbeat::clock::MeasuringEffort effort{.least_ns = static_cast<Nanoseconds>(least_ms * 1e6)};
   const offbeat::clock::Model model = offbeat::clock::synchronise(messenger, hosts, method, effort);
   const Nanoseconds end = offbeat::clock::now();
 
@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 20; ++i) {
     Nanoseconds instant = rank == 0 ? model.to_global(messenger.now()) + 20'000'000 : 0;
     MPI_Bcast(&instant, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
-    const Nanoseconds own = model.to_own(instant);
+    const Nanoseconds own = model.to_local(instant);
     while (messenger.now() < own) sched_yield();
     const auto arrival = static_cast<double>(offbeat::clock::now() - messenger.begin);
     skew = std::min(skew, largest(arrival) + largest(-arrival));

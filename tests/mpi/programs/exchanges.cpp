@@ -371,14 +371,14 @@ Rest copy(Call& call) {
   const auto memory = std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv),
                                                Side(call.any_shape(), received, has_lists));
   auto& [input, output, input_place, output_place] = *memory;
-  const bool is_personal = call.what == alltoall || call.what == alltoallv || call.what == scatter;
+  const bool is_personalised = call.what == alltoall || call.what == alltoallv || call.what == scatter;
   for (std::size_t block = 0; block < sent.size(); ++block)
-    fill(call, input, block, me, is_personal ? static_cast<int>(block) : 0);
+    fill(call, input, block, me, is_personalised ? static_cast<int>(block) : 0);
   bool in_place = call.in_place && call.what != bcast;
   if (call.what == gather || call.what == scatter) in_place = in_place && is_root;
   if (in_place && call.what != scatter) {
     for (std::size_t block = 0; block < received.size(); ++block) {
-      if (is_personal) {
+      if (is_personalised) {
         fill(call, output, block, me, static_cast<int>(block));
       } else if (block == self) {
         fill(call, output, block, me, 0);
@@ -418,7 +418,7 @@ Rest copy(Call& call) {
            output.type(), call.root, call.communicator);
   }
   const bool takes = (call.what != gather || is_root) && !(in_place && call.what == scatter);
-  return [memory, is_personal, takes](Call& made) {
+  return [memory, is_personalised, takes](Call& made) {
     Side& result = memory->output;
     memory->input_place.bring_back(memory->input.memory);
     memory->output_place.bring_back(memory->output.memory);
@@ -426,7 +426,7 @@ Rest copy(Call& call) {
       const bool has_one_giver = made.what == bcast || made.what == scatter;
       for (std::size_t block = 0; block < result.counts.size(); ++block)
         expect(made, result, block, has_one_giver ? made.root : static_cast<int>(block),
-               is_personal ? made.rank : 0);
+               is_personalised ? made.rank : 0);
       made.mix(result.memory);
     }
     made.mix(memory->input.memory);

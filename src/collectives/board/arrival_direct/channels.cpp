@@ -17,29 +17,31 @@ class Channel {
   Channel(const WindowRound& round, int giver, int taker, std::size_t length)
       : round_(round),
         giver_(giver),
-        piece_(round.gifts.piece_of(giver, taker)),
-        place_(round.place(giver, taker)),
+        piece_(round.exchanged.piece_of(giver, taker)),
+        place_(round.window_place(giver, taker)),
         length_(length) {
     const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
-    chunk_ = std::min((bytes + round.width - 1) / round.width, round.most);
-    depth_ = round.most / chunk_;
+    chunk_ = std::min((bytes + round.width - 1) / round.width, round.most_elements);
+    chunks_in_flight_ = round.most_elements / chunk_;
   }
 
   [[nodiscard]] std::size_t chunks() const { return (length_ + chunk_ - 1) / chunk_; }
-  [[nodiscard]] bool is_filled_again() const { return chunks() > depth_; }
-  [[nodiscard]] Vector place(std::size_t chunk) const {
-    return part(place_, chunk % depth_ * chunk_, size_of(chunk));
+  [[nodiscard]] bool reuses_window() const { return chunks() > chunks_in_flight_; }
+  [[nodiscard]] Vector window_place(std::size_t chunk) const {
+    return clipped_slice(place_, chunk % chunks_in_flight_ * chunk_, size_of(chunk));
   }
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& block, std::size_t chunk) const {
-    return part(block, chunk * chunk_, chunk_);
+  [[nodiscard]] AnyVector chunk_of(const AnyVector& block, std::size_t chunk) const {
+    return clipped_slice(block, chunk * chunk_, chunk_);
   }
-  // put() is the word that counts the chunks that the giver has put on the board, and taken() the word that
-  // counts those that the taker has read.
-  [[nodiscard]] Board::Word& put() const { return round_.board.step(round_.number, piece_).word(giver_); }
-  [[nodiscard]] Board::Word& taken() const {
+  // put_count() is the word that counts the chunks that the giver has put on the board, and taken_count() the
+  // word that counts those that the taker has read.
+  [[nodiscard]] Board::Word& put_count() const {
+    return round_.board.step(round_.number, piece_).word(giver_);
+  }
+  [[nodiscard]] Board::Word& taken_count() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
     return round_.board.step(round_.number, pieces + piece_).word(giver_);
   }
@@ -53,7 +55,7 @@ class Channel {
   [[nodiscard]] Board::Mark mark(std::size_t count) const {
     return {round_.number, static_cast<std::uint16_t>(count)};
   }
-  [[nodiscard]] std::size_t depth() const { return depth_; }
+  [[nodiscard]] std::size_t chunks_in_flight() const { return chunks_in_flight_; }
 
  private:
   [[nodiscard]] std::size_t size_of(std::size_t chunk) const {
@@ -65,18 +67,18 @@ class Channel {
   const Vector place_;
   const std::size_t length_;
   std::size_t chunk_;
-  std::size_t depth_;  // how many chunks the channel holds
+  std::size_t chunks_in_flight_;  // how many chunks the channel holds
 };
 
 }  // namespace
 
 // Each piece needs two words: for the chunks that were put, and for those that were taken.
-bool channels_fit(const Board& board, int pieces) {
+bool board_has_channels(const Board& board, int pieces) {
   return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
 
 Task run_through_channels(const WindowRound& round) {
-  const Gifts& gifts = round.gifts;
+  const ExchangedBlocks& exchanged = round.exchanged;
   Board& board = round.board;
   const int ranks = round.net.size;
   const auto places = static_cast<std::size_t>(ranks);
@@ -85,61 +87,64 @@ Task run_through_channels(const WindowRound& round) {
   std::size_t* taken = given + places;                                 // chunks taken from each rank
   std::size_t* known = taken + places;  // chunks that each rank is known to have taken
   std::fill_n(given, 3 * places, 0);
-  bool has_own = gifts.keeps_own_block();
+  bool has_own = exchanged.keeps_own_block();
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
     for (bool got_further = false; !got_further && !is_over;) {
       is_over = true;
-      for (int k = 1; k < ranks && gifts.gives_others(); ++k) {
+      for (int k = 1; k < ranks && exchanged.gives_others(); ++k) {
         const int taker = (round.net.rank + k) % ranks;
-        if (!gifts.takes(taker)) continue;
+        if (!exchanged.takes(taker)) continue;
         const auto to = static_cast<std::size_t>(taker);
-        const ConstVector gift = gifts.gift(taker);
-        const Channel channel(round, round.net.rank, taker, gift.count);
+        const ConstVector given_block = exchanged.block_to(taker);
+        const Channel channel(round, round.net.rank, taker, given_block.count);
         while (given[to] < channel.chunks()) {
-          if (given[to] - known[to] == channel.depth()) known[to] = channel.count(channel.taken(), known[to]);
-          if (given[to] - known[to] == channel.depth()) break;
-          round.net.bring(channel.place(given[to]), channel.of(gift, given[to]));
-          if (given[to] + 1 < channel.chunks() && given[to] + 1 - known[to] < channel.depth())
-            round.net.bring(channel.place(given[to] + 1), channel.of(gift, given[to] + 1));
-          co_await round.net.put(channel.place(given[to]), channel.of(gift, given[to]));
+          if (given[to] - known[to] == channel.chunks_in_flight())
+            known[to] = channel.count(channel.taken_count(), known[to]);
+          if (given[to] - known[to] == channel.chunks_in_flight()) break;
+          round.net.prefetch(channel.window_place(given[to]), channel.chunk_of(given_block, given[to]));
+          if (given[to] + 1 < channel.chunks() && given[to] + 1 - known[to] < channel.chunks_in_flight())
+            round.net.prefetch(channel.window_place(given[to] + 1),
+                               channel.chunk_of(given_block, given[to] + 1));
+          co_await round.net.put(channel.window_place(given[to]), channel.chunk_of(given_block, given[to]));
           ++given[to];
-          co_await board.announce(channel.put(), channel.mark(given[to]));
+          co_await board.announce(channel.put_count(), channel.mark(given[to]));
           got_further = true;
         }
         is_over = is_over && given[to] == channel.chunks();
       }
-      if (is_over) board.contributed(round.number);
+      if (is_over) board.announce_contribution(round.number);
       // This rank copies its own block now, because others may not have arrived yet.
       if (std::exchange(has_own, false)) {
-        Computation own = round.net.copy(gifts.receipt(round.net.rank), gifts.gift(round.net.rank));
+        Computation own =
+            round.net.copy(exchanged.place_of_block_from(round.net.rank), exchanged.block_to(round.net.rank));
         own.past_cache = round.past_cache;
-        own.at_rest = true;
+        own.source_is_stable = true;
         co_await own;
       }
-      for (int k = 1; k < ranks && gifts.takes(round.net.rank); ++k) {
+      for (int k = 1; k < ranks && exchanged.takes(round.net.rank); ++k) {
         const int giver = (round.net.rank + k) % ranks;
-        if (!gifts.gives(giver)) continue;
+        if (!exchanged.gives(giver)) continue;
         const auto from = static_cast<std::size_t>(giver);
-        const Vector receipt = gifts.receipt(giver);
+        const Vector receipt = exchanged.place_of_block_from(giver);
         const Channel channel(round, giver, round.net.rank, receipt.count);
-        std::size_t there = channel.count(channel.put(), taken[from]);
+        std::size_t there = channel.count(channel.put_count(), taken[from]);
         // In place, a chunk of the input must be sent before a received chunk takes its place. One of the two
         // directions may have fewer chunks.
-        if (gifts.is_mutual() && receipt.data == gifts.gift(giver).data) {
-          const Channel back(round, round.net.rank, giver, gifts.gift(giver).count);
+        if (exchanged.every_rank_gives_and_takes() && receipt.data == exchanged.block_to(giver).data) {
+          const Channel back(round, round.net.rank, giver, exchanged.block_to(giver).count);
           if (given[from] < back.chunks()) there = std::min(there, given[from]);
         }
         for (; taken[from] < there; ++taken[from]) {
-          const ConstVector piece = channel.place(taken[from]);
+          const ConstVector piece = channel.window_place(taken[from]);
           co_await board.fetch(giver, piece.data, BoardShape::line + piece.bytes());
-          Computation copy = round.net.copy(channel.of(receipt, taken[from]), piece);
+          Computation copy = round.net.copy(channel.chunk_of(receipt, taken[from]), piece);
           copy.past_cache = round.past_cache;
-          copy.at_rest = there == channel.chunks();
-          copy.source_changes = channel.is_filled_again();
+          copy.source_is_stable = there == channel.chunks();
+          copy.source_changes = channel.reuses_window();
           co_await copy;
-          if (channel.is_filled_again())
-            co_await board.announce(channel.taken(), channel.mark(taken[from] + 1));
+          if (channel.reuses_window())
+            co_await board.announce(channel.taken_count(), channel.mark(taken[from] + 1));
           got_further = true;
         }
         is_over = is_over && taken[from] == channel.chunks();

@@ -9,9 +9,9 @@
 namespace offbeat::direct {
 
 // Returns true if the board has words for the channels of windows with this many pieces.
-[[nodiscard]] bool channels_fit(const Board& board, int pieces);
-// Gives and takes everything of one rank through channels, with each other rank as fast as that one allows.
-// In `round`, a piece is a whole channel.
+[[nodiscard]] bool board_has_channels(const Board& board, int pieces);
+// Moves all blocks that this rank gives or takes through channels, at the pace of each other rank. In
+// `round`, a piece is a whole channel.
 [[nodiscard]] Task run_through_channels(const WindowRound& round);
 
 }  // namespace offbeat::direct

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/copy.hpp"
-#include "collectives/board/arrival_direct/gifts.hpp"
+#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
 #include "collectives/board/board_rounds.hpp"
 #include "node/board.hpp"
 
@@ -12,8 +12,8 @@ namespace offbeat::direct {
 template <Collective collective>
 class InSlots {
  public:
-  static constexpr int most_ranks = few_ranks;
-  static constexpr bool all_meet = !facts(collective).has_root;
+  static constexpr int most_ranks = most_ranks_without_tree;
+  static constexpr bool all_meet = !facts_of(collective).has_root;
   static std::size_t most_bytes(int ranks) {
     const auto p = static_cast<std::size_t>(ranks);
     switch (collective) {
@@ -33,21 +33,22 @@ class InSlots {
 
   // A rank puts nothing if no other rank takes it. On a board of two ranks, the other one may already use
   // this slot for the next call.
-  void give() {
-    if (known.root_gives ? rank_ != call_.root : known.root_takes && rank_ == call_.root) return;
+  void put_own_data() {
+    if (known_roles.root_gives ? rank_ != call_.root : known_roles.root_takes && rank_ == call_.root) return;
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
     if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t reads(int rank) const {
+  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
     if (!takes(rank_) || !gives(rank)) return 0;
-    const std::size_t bytes = facts(collective).has_operation
-                                  ? call_.output.bytes()
-                                  : Gifts(call_, rank_, board_.size).receipt(rank).bytes();
+    const std::size_t bytes =
+        facts_of(collective).has_operation
+            ? call_.output.bytes()
+            : ExchangedBlocks(call_, rank_, board_.size).place_of_block_from(rank).bytes();
     return Board::InlineSlot::bytes_with(bytes);
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
-  [[nodiscard]] bool has_come(int rank) const {
+  [[nodiscard]] bool has_arrived(int rank) const {
     return rank == rank_ || !takes(rank_) || !gives(rank) ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
@@ -55,14 +56,14 @@ class InSlots {
     const std::byte* all = rank == rank_ ? call_.input.data : board_.inline_slot(sequence_, rank).data;
     return all == nullptr ? nullptr : all + offset();
   }
-  void take(const void* const* data) {
+  void take_result(const void* const* data) {
     if (!takes(rank_) || call_.output.data == nullptr) return;
-    if constexpr (facts(collective).has_operation) {
+    if constexpr (facts_of(collective).has_operation) {
       (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
     } else {
       for (int giver = 0; giver < board_.size; ++giver) {
         if (!gives(giver)) continue;
-        const Vector receipt = Gifts(call_, rank_, board_.size).receipt(giver);
+        const Vector receipt = ExchangedBlocks(call_, rank_, board_.size).place_of_block_from(giver);
         const void* source = data[giver];
         if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
       }
@@ -70,12 +71,12 @@ class InSlots {
   }
 
  private:
-  static constexpr Roles known = roles(collective);
-  [[nodiscard]] bool gives(int rank) const { return known.gives(rank, call_.root); }
-  [[nodiscard]] bool takes(int rank) const { return known.takes(rank, call_.root); }
+  static constexpr Roles known_roles = roles_of(collective);
+  [[nodiscard]] bool gives(int rank) const { return known_roles.gives(rank, call_.root); }
+  [[nodiscard]] bool takes(int rank) const { return known_roles.takes(rank, call_.root); }
   // Returns the offset of this rank's block in the data of another rank.
   [[nodiscard]] std::size_t offset() const {
-    if constexpr (!known.is_personal) return 0;
+    if constexpr (!known_roles.is_personalised) return 0;
     if (call_.input_blocks.begins != nullptr)
       return static_cast<std::size_t>(call_.input_blocks.begins[rank_]) * call_.input.width;
     return static_cast<std::size_t>(rank_) * block_bytes();

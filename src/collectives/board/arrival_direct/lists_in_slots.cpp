@@ -5,11 +5,11 @@
 
 namespace offbeat::direct {
 
-Task slots_have_come(Board& board, const Call& call) {
+Task all_slots_have_arrived(Board& board, const Call& call) {
   const ListsInSlots lists(board, call);
   for (int rank = 0; rank < board.size; ++rank) {
     Patience::Wait wait(board.patience);
-    while (!lists.has_come(rank)) co_await board.pause(wait);
+    while (!lists.has_arrived(rank)) co_await board.pause(wait);
   }
 }
 

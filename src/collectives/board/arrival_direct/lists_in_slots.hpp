@@ -8,7 +8,7 @@
 
 #include "base/copy.hpp"
 #include "base/task.hpp"
-#include "collectives/board/arrival_direct/gifts.hpp"
+#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
 #include "node/board.hpp"
 
 namespace offbeat::direct {
@@ -21,38 +21,39 @@ class ListsInSlots {
 
   ListsInSlots(Board& board, const Call& call)
       : board_(board),
-        gifts_(call, board.rank, board.size),
-        longest_(Gifts(call, board.rank, board.size).longest()),
+        exchanged_(call, board.rank, board.size),
+        longest_(ExchangedBlocks(call, board.rank, board.size).longest()),
         sequence_(board.sequence.present) {}
 
-  void give() {
-    Board::InlineSlot& mine = board_.inline_slot(sequence_, gifts_.rank());
+  void put_own_data() {
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, exchanged_.rank());
     std::memcpy(mine.data, &longest_, sizeof longest_);
     for (int rank = 0; rank < board_.size && !is_too_long(); ++rank) {
-      const ConstVector gift = gifts_.gift(rank);
-      if (rank != gifts_.rank() && gift.count > 0)
-        offbeat::copy(mine.data + place_of(rank), gift.data, gift.bytes());
+      const ConstVector given = exchanged_.block_to(rank);
+      if (rank != exchanged_.rank() && given.count > 0)
+        offbeat::copy(mine.data + place_of(rank), given.data, given.bytes());
     }
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t reads(int rank) const {
-    return Board::InlineSlot::bytes_with(head + gifts_.receipt(rank).bytes());
+  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
+    return Board::InlineSlot::bytes_with(head + exchanged_.place_of_block_from(rank).bytes());
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
-  [[nodiscard]] bool has_come(int rank) const {
-    return rank == gifts_.rank() ||
+  [[nodiscard]] bool has_arrived(int rank) const {
+    return rank == exchanged_.rank() ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
   // Returns true if this rank has more than fits. The outcome is then clear, so it need not wait for the
   // others.
   [[nodiscard]] bool is_too_long() const { return longest_ > distance(); }
-  [[nodiscard]] bool take() {
+  [[nodiscard]] bool take_result() {
     if (longest_of_all(board_, longest_) > distance()) return false;
     for (int giver = 0; giver < board_.size; ++giver) {
-      const Vector receipt = gifts_.receipt(giver);
-      const bool is_own = giver == gifts_.rank();
-      const std::byte* source = is_own ? gifts_.gift(giver).data
-                                       : board_.inline_slot(sequence_, giver).data + place_of(gifts_.rank());
+      const Vector receipt = exchanged_.place_of_block_from(giver);
+      const bool is_own = giver == exchanged_.rank();
+      const std::byte* source = is_own
+                                    ? exchanged_.block_to(giver).data
+                                    : board_.inline_slot(sequence_, giver).data + place_of(exchanged_.rank());
       if (receipt.count > 0 && source != receipt.data) offbeat::copy(receipt.data, source, receipt.bytes());
     }
     return true;
@@ -80,12 +81,12 @@ class ListsInSlots {
   }
 
   Board& board_;
-  const Gifts gifts_;
-  const std::size_t longest_;  // of this rank's gifts; computed once, because it looks at each gift
+  const ExchangedBlocks exchanged_;
+  const std::size_t longest_;  // of this rank's blocks; computed once, because it looks at each block
   const std::uint64_t sequence_;
 };
 
 // Waits for the slots of all ranks, which contain the lengths.
-[[nodiscard]] Task slots_have_come(Board& board, const Call& call);
+[[nodiscard]] Task all_slots_have_arrived(Board& board, const Call& call);
 
 }  // namespace offbeat::direct

@@ -7,25 +7,29 @@
 
 namespace offbeat::direct {
 
-Task give(const WindowRound& round) {
+Task put_pieces(const WindowRound& round) {
   for (int piece = 0; piece < round.pieces; ++piece)
-    round.net.bring(round.place(round.net.rank, round.taker(piece)),
-                    part(round.gifts.gift(round.taker(piece)), round.first, round.most));
+    round.net.prefetch(round.window_place(round.net.rank, round.taker(piece)),
+                       clipped_slice(round.exchanged.block_to(round.taker(piece)), round.first_element,
+                                     round.most_elements));
   std::size_t announced = 0;  // number of chunks
   for (int piece = 0; piece < round.pieces; ++piece) {
-    const ConstVector gift = part(round.gifts.gift(round.taker(piece)), round.first, round.most);
-    const std::size_t begin = static_cast<std::size_t>(piece) * round.most;
-    const Vector place = round.place(round.net.rank, round.taker(piece));
-    for (std::size_t done = 0; done < gift.count;) {
-      const std::size_t length = std::min(gift.count - done, round.rest_of_chunk(begin + done));
-      co_await round.net.put(place.slice(done, length), gift.slice(done, length));
+    const ConstVector given_block =
+        clipped_slice(round.exchanged.block_to(round.taker(piece)), round.first_element, round.most_elements);
+    const std::size_t begin = static_cast<std::size_t>(piece) * round.most_elements;
+    const Vector place = round.window_place(round.net.rank, round.taker(piece));
+    for (std::size_t done = 0; done < given_block.count;) {
+      const std::size_t length = std::min(given_block.count - done, round.rest_of_chunk(begin + done));
+      co_await round.net.put(place.slice(done, length), given_block.slice(done, length));
       done += length;
       for (; (announced + 1) * round.chunk() <= begin + done; ++announced)
-        co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+        co_await round.board.announce(round.chunk_word(round.net.rank, announced),
+                                      {round.number, round.net.rank});
     }
   }
-  for (; announced * round.chunk() < round.total(); ++announced)
-    co_await round.board.announce(round.word(round.net.rank, announced), {round.number, round.net.rank});
+  for (; announced * round.chunk() < round.window_elements(); ++announced)
+    co_await round.board.announce(round.chunk_word(round.net.rank, announced),
+                                  {round.number, round.net.rank});
 }
 
 namespace {
@@ -39,19 +43,21 @@ struct Piece {
 };
 
 // Takes the pieces of all givers that have arrived, chunk by chunk.
-Task take(const WindowRound& round) {
+Task take_pieces(const WindowRound& round) {
   const int ranks = round.net.size;
   const Scratch memory(true, static_cast<std::size_t>(ranks), sizeof(Piece));
   auto* const pieces = reinterpret_cast<Piece*>(memory.vector().data);
   int left = 0;
   for (int k = 1; k < ranks; ++k) {
     const int giver = (round.net.rank + k) % ranks;
-    if (!round.gifts.gives(giver)) continue;
-    const std::size_t count = part(round.gifts.receipt(giver), round.first, round.most).count;
+    if (!round.exchanged.gives(giver)) continue;
+    const std::size_t count =
+        clipped_slice(round.exchanged.place_of_block_from(giver), round.first_element, round.most_elements)
+            .count;
     if (count > 0) pieces[left++] = {giver, count, 0, round.begin_of(giver, round.net.rank)};
   }
   const auto is_there = [&](const Piece& piece) {
-    return round.is_there(piece.giver, piece.begin + piece.done);
+    return round.has_put(piece.giver, piece.begin + piece.done);
   };
   const auto any_is_there = [&] { return std::any_of(pieces, pieces + left, is_there); };
   while (left > 0) {
@@ -64,12 +70,13 @@ Task take(const WindowRound& round) {
       while (piece.done < piece.count && is_there(piece)) {
         const std::size_t length =
             std::min(piece.count - piece.done, round.rest_of_chunk(piece.begin + piece.done));
-        const ConstVector chunk = round.place(giver, round.net.rank).slice(piece.done, length);
+        const ConstVector chunk = round.window_place(giver, round.net.rank).slice(piece.done, length);
         co_await round.board.fetch(giver, chunk.data, BoardShape::line + chunk.bytes());
-        const Vector receipt = part(round.gifts.receipt(giver), round.first, round.most);
+        const Vector receipt = clipped_slice(round.exchanged.place_of_block_from(giver), round.first_element,
+                                             round.most_elements);
         Computation copy = round.net.copy(receipt.slice(piece.done, length), chunk);
         copy.past_cache = round.past_cache;
-        copy.at_rest = round.is_there(giver, round.total() - 1);
+        copy.source_is_stable = round.has_put(giver, round.window_elements() - 1);
         co_await copy;
         piece.done += length;
       }
@@ -82,9 +89,10 @@ Task take(const WindowRound& round) {
 // Combines the pieces of this rank's block in rank order.
 Task combine(const WindowRound& round) {
   const int ranks = round.net.size;
-  const Call& call = round.gifts.call();
-  const ConstVector mine = part(round.gifts.gift(round.net.rank), round.first, round.most);
-  const Vector result = part(call.output, round.first, round.most);
+  const Call& call = round.exchanged.call();
+  const ConstVector mine =
+      clipped_slice(round.exchanged.block_to(round.net.rank), round.first_element, round.most_elements);
+  const Vector result = clipped_slice(call.output, round.first_element, round.most_elements);
   for (std::size_t done = 0; done < result.count;) {
     const std::size_t length = std::min(result.count - done, round.chunk());
     const Vector piece = result.slice(done, length);
@@ -98,10 +106,10 @@ Task combine(const WindowRound& round) {
         for (std::size_t chunk = round.chunk_of(begin); chunk <= round.chunk_of(begin + length - 1);
              ++chunk) {
           Patience::Wait wait(round.board.patience);
-          const auto is_there = [&] { return round.is_there(giver, chunk * round.chunk()); };
+          const auto is_there = [&] { return round.has_put(giver, chunk * round.chunk()); };
           while (!is_there()) co_await round.board.pause(wait, is_there);
         }
-        const ConstVector theirs = round.place(giver, round.net.rank).slice(done, length);
+        const ConstVector theirs = round.window_place(giver, round.net.rank).slice(done, length);
         co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
         operands[count++] = theirs.data;
       }
@@ -116,8 +124,8 @@ Task combine(const WindowRound& round) {
 
 }  // namespace
 
-Task take_or_combine(const WindowRound& round) {
-  return facts(round.gifts.call().collective).has_operation ? combine(round) : take(round);
+Task take_or_combine_pieces(const WindowRound& round) {
+  return facts_of(round.exchanged.call().collective).has_operation ? combine(round) : take_pieces(round);
 }
 
 }  // namespace offbeat::direct

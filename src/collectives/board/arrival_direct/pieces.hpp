@@ -9,8 +9,8 @@
 namespace offbeat::direct {
 
 // Puts the pieces of this rank into its window.
-[[nodiscard]] Task give(const WindowRound& round);
+[[nodiscard]] Task put_pieces(const WindowRound& round);
 // Takes the pieces for this rank, or combines them if the collective has an operation.
-[[nodiscard]] Task take_or_combine(const WindowRound& round);
+[[nodiscard]] Task take_or_combine_pieces(const WindowRound& round);
 
 }  // namespace offbeat::direct

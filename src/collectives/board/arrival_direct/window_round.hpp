@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WindowRound is one round of a long call: elements [first, first + most) of every gift, each at its place in
-// a window.
+// WindowRound is one round of a long call: elements [first_element, first_element + most_elements) of every
+// block, each at its place in a window.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "collectives/board/arrival_direct/gifts.hpp"
+#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
 #include "node/board.hpp"
 #include "transport/endpoint.hpp"
 
@@ -17,42 +17,46 @@ namespace offbeat::direct {
 // Returns the elements [first, first + most) of a vector; if the vector ends earlier, the elements up to its
 // end.
 template <class AnyVector>
-AnyVector part(const AnyVector& vector, std::size_t first, std::size_t most) {
-  const std::size_t begin = std::min(first, vector.count);
-  return vector.slice(begin, std::min(most, vector.count - begin));
+AnyVector clipped_slice(const AnyVector& vector, std::size_t first_element, std::size_t most_elements) {
+  const std::size_t begin = std::min(first_element, vector.count);
+  return vector.slice(begin, std::min(most_elements, vector.count - begin));
 }
 
 class WindowRound {
  public:
-  WindowRound(const Endpoint& net, const Gifts& gifts, std::size_t first, std::size_t most)
+  WindowRound(const Endpoint& net, const ExchangedBlocks& exchanged, std::size_t first_element,
+              std::size_t most_elements)
       : net(net),
-        gifts(gifts),
+        exchanged(exchanged),
         board(*net.board()),
         number(board.round.present),
-        first(first),
-        most(most),
-        pieces(gifts.pieces()),
-        width(gifts.call().output.width) {
+        first_element(first_element),
+        most_elements(most_elements),
+        pieces(exchanged.pieces()),
+        width(exchanged.call().output.width) {
     // Short chunks let takers begin early; long chunks are announced less often.
-    const std::size_t spread = total() * width / 4;
+    const std::size_t spread = window_elements() * width / 4;
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
     chunk_ = (bytes + width - 1) / width;
-    swapped_ = gifts.is_mutual() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
+    windows_are_swapped_ =
+        exchanged.every_rank_gives_and_takes() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
   }
 
   // Returns the number of elements in a window.
-  [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(pieces) * most; }
+  [[nodiscard]] std::size_t window_elements() const {
+    return static_cast<std::size_t>(pieces) * most_elements;
+  }
   // Returns where `giver` puts its piece for `taker`. A core writes fastest to memory that it has read last.
   // If each of two ranks reads what the other writes, they swap places in every other round.
-  [[nodiscard]] Vector place(int giver, int taker) const {
-    if (swapped_) std::swap(giver, taker);
-    const Vector window{board.window(number, giver), total(), width};
-    return window.slice(begin_of(giver, taker), most);
+  [[nodiscard]] Vector window_place(int giver, int taker) const {
+    if (windows_are_swapped_) std::swap(giver, taker);
+    const Vector window{board.window(number, giver), window_elements(), width};
+    return window.slice(begin_of(giver, taker), most_elements);
   }
   // Returns where the piece for `taker` begins among those of `giver`, in elements.
   [[nodiscard]] std::size_t begin_of(int giver, int taker) const {
-    return gifts.piece_of(giver, taker) * most;
+    return exchanged.piece_of(giver, taker) * most_elements;
   }
   [[nodiscard]] int taker(int piece) const { return (net.rank + 1 + piece) % net.size; }
 
@@ -60,27 +64,27 @@ class WindowRound {
   [[nodiscard]] std::size_t chunk_of(std::size_t element) const { return element / chunk_; }
   // Returns the number of elements from `element` to the end of its chunk.
   [[nodiscard]] std::size_t rest_of_chunk(std::size_t element) const { return chunk_ - element % chunk_; }
-  [[nodiscard]] Board::Word& word(int giver, std::size_t chunk) const {
+  [[nodiscard]] Board::Word& chunk_word(int giver, std::size_t chunk) const {
     return board.step(number, chunk).word(giver);
   }
-  [[nodiscard]] bool is_there(int giver, std::size_t element) const {
-    const Board::Word& word = this->word(giver, chunk_of(element));
-    return Board::Mark(word.load(std::memory_order_acquire)).round == number;
+  [[nodiscard]] bool has_put(int giver, std::size_t element) const {
+    const Board::Word& chunk_word = this->chunk_word(giver, chunk_of(element));
+    return Board::Mark(chunk_word.load(std::memory_order_acquire)).round == number;
   }
 
   const Endpoint& net;
-  const Gifts& gifts;
+  const ExchangedBlocks& exchanged;
   Board& board;
   const std::uint64_t number;
-  const std::size_t first;
-  const std::size_t most;
+  const std::size_t first_element;
+  const std::size_t most_elements;
   const int pieces;
   const std::size_t width;
   bool past_cache = false;
 
  private:
   std::size_t chunk_;
-  bool swapped_;
+  bool windows_are_swapped_;
 };
 
 }  // namespace offbeat::direct

@@ -31,7 +31,7 @@ Task broadcast(Endpoint node, Vector vector) {
 Task broadcast_others(Endpoint node, const Nodes& nodes, const ListedBlocks& of_nodes, Vector all,
                       Stripe stripe) {
   for (int k = 0; k < nodes.count; ++k) {
-    if (k != nodes.mine) co_await broadcast(node, stripe.of(of_nodes.of(all, k)));
+    if (k != nodes.own_node) co_await broadcast(node, stripe.part_of(of_nodes.block_of(all, k)));
   }
 }
 
@@ -39,7 +39,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Endpoint node = on_node(net);
   const std::size_t width = call.output.width;
-  const auto place = [&](int rank) { return call.output_blocks.of(call.output, rank, net.size); };
+  const auto place = [&](int rank) { return call.output_blocks.block_of(call.output, rank, net.size); };
   const auto count_of = [&](int rank) { return place(rank).count; };
   const ListedBlocks of_nodes = call.output_blocks.counts == nullptr
                                     ? blocks_of_nodes(nodes.all, call.input.count)
@@ -49,14 +49,14 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const bool is_reordered = in_place.count < of_nodes.total();
   const Scratch by_node = net.scratch(is_reordered ? of_nodes.total() : 0, width);
   const Vector all = is_reordered ? by_node.vector() : in_place;
-  const Vector of_node = of_nodes.of(all, nodes.mine);
+  const Vector of_node = of_nodes.block_of(all, nodes.own_node);
 
   if (!nodes.is_alone) {
-    const auto here = nodes.all.members(nodes.mine);
+    const auto here = nodes.all.members(nodes.own_node);
     const ListedBlocks members(nodes.size,
                                [&](int k) { return count_of(here[static_cast<std::size_t>(k)]); });
-    Call within = call.with(call.input, of_node);
-    if (call.output_blocks.counts != nullptr) within.output_blocks = members.list();
+    Call within = call.with_vectors(call.input, of_node);
+    if (call.output_blocks.counts != nullptr) within.output_blocks = members.block_list();
     co_await carry_out(node, within, self.parts[0]);
   }
 
@@ -64,9 +64,10 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const PhaseSegments segments(is_cut ? of_nodes.longest() : 0, width);
   const auto stripe = [&](std::size_t k) { return segments.number == 1 ? Stripe{} : segments[k]; };
   const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
-    Call between = call.with(stripe(k).of(nodes.is_alone ? call.input : ConstVector(of_node)), all);
+    Call between =
+        call.with_vectors(stripe(k).part_of(nodes.is_alone ? call.input : ConstVector(of_node)), all);
     between.collective = Collective::allgatherv;
-    between.output_blocks = of_nodes.list();
+    between.output_blocks = of_nodes.block_list();
     between.output_blocks.stripe = stripe(k);
     return carry_out(leaders, between, self.parts[1]);
   };
@@ -74,7 +75,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     return segments.number == 1 ? broadcast(node, all)
                                 : broadcast_others(node, nodes, of_nodes, all, segments[k]);
   };
-  co_await run_in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, FirstPhase::between, among_leaders, within_node);
 
   std::size_t begin = 0;
   for (const int rank : nodes.all.by_node()) {
@@ -98,7 +99,7 @@ const Algorithm allgather{
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

@@ -27,7 +27,7 @@ namespace {
 // Ranks are counted by their places in the order of the nodes: place k is rank by_node()[k].
 
 // The lengths of the blocks that go between the members of one node and all places.
-struct Traffic {
+struct BlockLengths {
   int members = 0;
   int places = 0;
   std::size_t each = 0;                  // the length of every block if there are no lists
@@ -81,7 +81,7 @@ class Lengths {
 // Exchanges blocks among the leaders. `collected` holds, for each member, its blocks for all places. `result`
 // gets, for each place, its blocks for all members.
 Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstVector collected,
-              Traffic traffic, Vector result) {
+              BlockLengths traffic, Vector result) {
   const ListedBlocks to = traffic.blocks_to_nodes(nodes.all);
   const ListedBlocks from = traffic.blocks_from_nodes(nodes.all);
   const Scratch by_node = leaders.scratch(nodes.is_alone ? 0 : collected.count, collected.width);
@@ -91,18 +91,18 @@ Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstV
     for (int node = 0; node < nodes.count; ++node) {
       std::size_t& place = filled.data()[node];
       const std::size_t length = traffic.sent(member, nodes.all, node);
-      co_await leaders.copy(to.of(by_node.vector(), node).slice(place, length),
+      co_await leaders.copy(to.block_of(by_node.vector(), node).slice(place, length),
                             collected.slice(done, length));
       place += length;
       done += length;
     }
   }
   Call call{Collective::alltoallv, nodes.is_alone ? collected : ConstVector(by_node.vector()), result};
-  if (traffic.rows == nullptr && nodes.all.is_even()) {
+  if (traffic.rows == nullptr && nodes.all.has_equal_nodes()) {
     call.collective = Collective::alltoall;
   } else {
-    call.input_blocks = to.list();
-    call.output_blocks = from.list();
+    call.input_blocks = to.block_list();
+    call.output_blocks = from.block_list();
   }
   Expression pairwise;
   pairwise.algorithm = &alltoall_algorithms::pairwise;
@@ -113,15 +113,15 @@ Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstV
 
 // Rearranges what a leader received: `by_place` has the blocks for all members, place by place, and `result`
 // gets the blocks of all places, member by member.
-Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBlocks& members,
-             Vector result) {
+Task order_by_member(Endpoint net, BlockLengths traffic, ConstVector by_place, const ListedBlocks& members,
+                     Vector result) {
   const Lengths filled(static_cast<std::size_t>(traffic.members));
   std::size_t done = 0;
   for (int place = 0; place < traffic.places; ++place) {
     for (int member = 0; member < traffic.members; ++member) {
       std::size_t& end = filled.data()[member];
       const std::size_t length = traffic.received(place, member);
-      co_await net.copy(members.of(result, member).slice(end, length), by_place.slice(done, length));
+      co_await net.copy(members.block_of(result, member).slice(end, length), by_place.slice(done, length));
       end += length;
       done += length;
     }
@@ -129,16 +129,16 @@ Task arrange(Endpoint net, Traffic traffic, ConstVector by_place, const ListedBl
 }
 
 // Gathers the blocks of all members at the leader of a node; only the leader's `all` has memory for them.
-Task collect(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
+Task gather_at_leader(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
   Call call{Collective::gatherv, mine, all};
-  call.output_blocks = members.list();
+  call.output_blocks = members.block_list();
   return within_node(node, call);
 }
 
 // Scatters the blocks of all members from the leader.
 Task scatter_from_leader(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
   Call call{Collective::scatterv, all, mine};
-  call.input_blocks = members.list();
+  call.input_blocks = members.block_list();
   return within_node(node, call);
 }
 
@@ -150,7 +150,7 @@ struct Totals {
 
 // Runs the call on a node of several ranks: to the leader, to the other leaders, and back.
 Task run_through_leader(Endpoint net, const Nodes& nodes, const Expression& by, Totals mine, ConstVector sent,
-                        Traffic traffic, Vector received) {
+                        BlockLengths traffic, Vector received) {
   const Endpoint node = on_node(net);
   const auto size = static_cast<std::size_t>(nodes.size);
   const Lengths totals(2 * size);
@@ -159,26 +159,26 @@ Task run_through_leader(Endpoint net, const Nodes& nodes, const Expression& by, 
   const ListedBlocks given(nodes.size, [&](int member) { return totals.data()[2 * member]; });
   const ListedBlocks taken(nodes.size, [&](int member) { return totals.data()[2 * member + 1]; });
 
-  const Scratch collected = net.scratch(nodes.leads ? given.total() : 0, 1);
-  const Scratch by_member = net.scratch(nodes.leads ? taken.total() : 0, 1);
-  co_await collect(node, sent, given, collected.vector());
-  if (nodes.leads) {
+  const Scratch collected = net.scratch(nodes.is_leader ? given.total() : 0, 1);
+  const Scratch by_member = net.scratch(nodes.is_leader ? taken.total() : 0, 1);
+  co_await gather_at_leader(node, sent, given, collected.vector());
+  if (nodes.is_leader) {
     const Scratch by_place = net.scratch(taken.total(), 1);
     const Endpoint leaders = nodes.leaders(net);
     co_await exchange(leaders, nodes, by, collected.vector(), traffic, by_place.vector());
-    co_await arrange(net, traffic, by_place.vector(), taken, by_member.vector());
+    co_await order_by_member(net, traffic, by_place.vector(), taken, by_member.vector());
   }
   co_await scatter_from_leader(node, by_member.vector(), taken, received);
 }
 
 // Collects and exchanges the lengths that a leader needs in an alltoallv.
 Task exchange_lengths(Endpoint net, const Nodes& nodes, const Expression& by, const Lengths& row,
-                      Traffic traffic, const Lengths& rows, const Lengths& columns) {
+                      BlockLengths traffic, const Lengths& rows, const Lengths& columns) {
   if (!nodes.is_alone) {
     const Endpoint node = on_node(net);
     co_await within_node(node, {Collective::gather, row.bytes(), rows.bytes()});
   }
-  if (!nodes.leads) co_return;
+  if (!nodes.is_leader) co_return;
   const Endpoint leaders = nodes.leaders(net);
   co_await exchange(leaders, nodes, by, nodes.is_alone ? row.bytes() : rows.bytes(), traffic,
                     columns.bytes());
@@ -188,17 +188,17 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Membership& all = nodes.all;
   const bool has_lists = call.collective == Collective::alltoallv;
-  const bool collects = nodes.leads && !nodes.is_alone;
+  const bool collects = nodes.is_leader && !nodes.is_alone;
   const auto p = static_cast<std::size_t>(net.size);
   const auto size = static_cast<std::size_t>(nodes.size);
-  const auto given = [&](int rank) { return call.input_blocks.of(call.input, rank, net.size); };
-  const auto place = [&](int rank) { return call.output_blocks.of(call.output, rank, net.size); };
+  const auto given = [&](int rank) { return call.input_blocks.block_of(call.input, rank, net.size); };
+  const auto place = [&](int rank) { return call.output_blocks.block_of(call.output, rank, net.size); };
 
   Totals mine{call.input.count, call.output.count};
-  Traffic traffic{.members = nodes.size, .places = net.size, .each = call.input.count / p};
+  BlockLengths traffic{.members = nodes.size, .places = net.size, .each = call.input.count / p};
   const Lengths row(has_lists ? p : 0);
   const Lengths rows(has_lists && collects ? size * p : 0);
-  const Lengths columns(has_lists && nodes.leads ? size * p : 0);
+  const Lengths columns(has_lists && nodes.is_leader ? size * p : 0);
   if (has_lists) {
     mine = {};
     for (std::size_t k = 0; k < p; ++k) {
@@ -206,7 +206,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
       mine.sent += row.data()[k];
       mine.received += place(all.by_node()[k]).count;
     }
-    Traffic of_numbers = traffic;
+    BlockLengths of_numbers = traffic;
     of_numbers.each = sizeof(std::size_t);
     co_await exchange_lengths(net, nodes, self.parts[1], row, of_numbers, rows, columns);
     traffic.rows = nodes.is_alone ? row.data() : rows.data();
@@ -257,7 +257,7 @@ const Algorithm alltoall{
     .source = "Traff and Rougier 2014",
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

@@ -17,7 +17,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
   const Endpoint node = on_node(net);
   if (!nodes.is_alone) co_await carry_out(node, call, self.parts[0]);
-  if (nodes.leads) co_await carry_out(nodes.leaders(net), call, self.parts[1]);
+  if (nodes.is_leader) co_await carry_out(nodes.leaders(net), call, self.parts[1]);
   if (!nodes.is_alone) co_await carry_out(node, call, self.parts[0]);
 }
 
@@ -33,7 +33,7 @@ const Algorithm barrier{
     .source = "Open MPI's coll/han",
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

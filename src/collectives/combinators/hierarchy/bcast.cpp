@@ -22,18 +22,18 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   // Makes the call for a segment. `root` is the giver's number among the ranks that take part.
   const auto part = [&](std::size_t segment, bool gives, int root) {
     Call of_segment = call;
-    of_segment.output = segments[segment].of(call.output);
+    of_segment.output = segments[segment].part_of(call.output);
     of_segment.input = gives ? ConstVector(of_segment.output) : ConstVector{};
     of_segment.root = root;
     return of_segment;
   };
   const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
-    return carry_out(leaders, part(k, net.rank == call.root, nodes.of_root), self.parts[1]);
+    return carry_out(leaders, part(k, net.rank == call.root, nodes.root_node), self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
-    return carry_out(node, part(k, nodes.leads, nodes.leader), self.parts[0]);
+    return carry_out(node, part(k, nodes.is_leader, nodes.leader), self.parts[0]);
   };
-  co_await run_in_segments(net, nodes, segments.number, First::between, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, FirstPhase::between, among_leaders, within_node);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ const Algorithm bcast{
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

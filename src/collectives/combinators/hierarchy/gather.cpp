@@ -28,19 +28,19 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Vector result = is_reordered ? by_node.vector() : call.output;
   const std::size_t number = static_cast<std::size_t>(nodes.size);
   const Scratch collected =
-      net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
-  const Vector of_node = is_root ? of_nodes.of(result, nodes.mine) : collected.vector();
+      net.scratch(nodes.is_leader && !is_root && !nodes.is_alone ? number * block : 0, width);
+  const Vector of_node = is_root ? of_nodes.block_of(result, nodes.own_node) : collected.vector();
 
   if (!nodes.is_alone) {
-    Call within = call.with(call.input, of_node);
+    Call within = call.with_vectors(call.input, of_node);
     within.root = nodes.leader;
     co_await carry_out(node, within, self.parts[0]);
   }
-  if (nodes.leads) {
-    Call between = call.with(nodes.is_alone ? call.input : ConstVector(of_node), result);
+  if (nodes.is_leader) {
+    Call between = call.with_vectors(nodes.is_alone ? call.input : ConstVector(of_node), result);
     between.collective = Collective::gatherv;
-    between.root = nodes.of_root;
-    between.output_blocks = of_nodes.list();
+    between.root = nodes.root_node;
+    between.output_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
   for (int k = 0; is_reordered && k < net.size; ++k) {
@@ -60,7 +60,7 @@ const Algorithm gather{
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

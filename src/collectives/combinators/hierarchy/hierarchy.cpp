@@ -34,7 +34,7 @@ const Algorithm allreduce{
     .parameters = parameters,
     .run = run_for_placement<run_among_leaders>,
     .lanes = lanes_in_segments,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

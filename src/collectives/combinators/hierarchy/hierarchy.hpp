@@ -31,7 +31,7 @@ template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
 
 // Returns the reason why the leaders' algorithm cannot run among the leaders, or an empty text. This is an
 // Algorithm::unsuitable.
-[[nodiscard]] std::string unsuitable(const Expression& self, const Placement& placement);
+[[nodiscard]] std::string why_unsuitable(const Expression& self, const Placement& placement);
 
 // Runs an allreduce on several nodes, some of which have several ranks. The first `carriers` members of each
 // node each carry a share between the nodes.
@@ -54,15 +54,15 @@ class Nodes {
   explicit Nodes(const Endpoint& net, int root = no_root, Carriers carriers = Carriers::leaders)
       : all(net.locality()->membership),
         count(all.nodes()),
-        mine(net.locality()->node),
-        size(all.size(mine)),
-        of_root(root == no_root ? 0 : all.node_of(root)),
-        leader(root != no_root && of_root == mine ? all.member_of(root) : 0),
-        leads(net.locality()->member == leader),
+        own_node(net.locality()->node),
+        size(all.size(own_node)),
+        root_node(root == no_root ? 0 : all.node_of(root)),
+        leader(root != no_root && root_node == own_node ? all.member_of(root) : 0),
+        is_leader(net.locality()->member == leader),
         is_alone(size == 1),
-        carries(carriers == Carriers::leaders ? leads
-                : carriers == Carriers::last  ? net.locality()->member + 1 == size
-                                              : net.locality()->member < all.smallest()),
+        is_carrier(carriers == Carriers::leaders ? is_leader
+                   : carriers == Carriers::last  ? net.locality()->member + 1 == size
+                                                 : net.locality()->member < all.smallest_node_size()),
         root_(root),
         carriers_(carriers) {}
 
@@ -77,13 +77,13 @@ class Nodes {
 
   const Membership& all;
   const int count;
-  const int mine;
-  const int size;     // how many ranks this rank's node has
-  const int of_root;  // the node of the root
-  const int leader;   // the member that leads this rank's node
-  const bool leads;
+  const int own_node;
+  const int size;       // how many ranks this rank's node has
+  const int root_node;  // the node of the root
+  const int leader;     // the member that leads this rank's node
+  const bool is_leader;
   const bool is_alone;
-  const bool carries;
+  const bool is_carrier;
 
  private:
   const int root_;
@@ -103,13 +103,13 @@ class ListedBlocks {
       total_ += counts()[k];
     }
   }
-  [[nodiscard]] BlockList list() const { return {counts(), begins()}; }
+  [[nodiscard]] BlockList block_list() const { return {counts(), begins()}; }
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, int block) const {
-    return list().of(vector, block, blocks_);
+  [[nodiscard]] AnyVector block_of(const AnyVector& vector, int block) const {
+    return block_list().block_of(vector, block, blocks_);
   }
   [[nodiscard]] std::size_t total() const { return total_; }
-  [[nodiscard]] std::size_t longest() const { return list().longest(blocks_); }
+  [[nodiscard]] std::size_t longest() const { return block_list().longest(blocks_); }
 
  private:
   [[nodiscard]] std::size_t* counts() const { return reinterpret_cast<std::size_t*>(memory_.vector().data); }
@@ -149,7 +149,7 @@ template <class AnyVector>
     const std::size_t count = blocks.counts[rank];
     if (count == 0) continue;
     if (found.count == 0) {
-      found.data = blocks.of(vector, rank, all.ranks()).data;
+      found.data = blocks.block_of(vector, rank, all.ranks()).data;
     } else if (blocks.begins[rank] != end) {
       return {vector.data, 0, vector.width};
     }
@@ -161,13 +161,13 @@ template <class AnyVector>
 
 // -- Segments: while the carriers exchange one segment, the nodes work on others.
 
-inline constexpr int in_flight = 4;
+inline constexpr int segments_in_flight = 4;
 
-// Cuts a vector into segments of equal length, except for the last one. There are in_flight segments, unless
-// that makes them too short or too long: shorter segments would cost more in latency than they save, and with
-// longer ones a phase would wait longer for the first and the last segment. All ranks compute equal values.
-// In lanes the lower limit holds for a share: with more than eight lanes a share has 16 to 32 KiB, and
-// segments are longer than with one lane.
+// Cuts a vector into segments of equal length, except for the last one. There are segments_in_flight
+// segments, unless that makes them too short or too long: shorter segments would cost more in latency than
+// they save, and with longer ones a phase would wait longer for the first and the last segment. All ranks
+// compute equal values. In lanes the lower limit holds for a share: with more than eight lanes a share has 16
+// to 32 KiB, and segments are longer than with one lane.
 struct PhaseSegments {
   static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
   static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
@@ -182,11 +182,11 @@ struct PhaseSegments {
 // Returns Algorithm::lanes for hierarchies that use segments: one lane for the phases on the node, and one
 // for each segment in flight.
 [[nodiscard]] inline int lanes_in_segments(const Expression& self) {
-  return lanes_product(1 + in_flight, self.parts[1].lanes());
+  return lanes_product(1 + segments_in_flight, self.parts[1].lanes());
 }
 
 // Which phase of a segment comes first: the one on the node, or the one between the nodes.
-enum class First : std::uint8_t { node, between };
+enum class FirstPhase : std::uint8_t { node, between };
 
 // Records which phases are over, for the coroutines of one carrier.
 class FinishedPhases {
@@ -201,52 +201,53 @@ class FinishedPhases {
   [[nodiscard]] Task end_node();
 
  private:
-  Board* board_;                                  // not used on a node of one rank
-  std::size_t on_node_ = 0;                       // segments whose phase on the node is over
-  std::array<std::size_t, in_flight> between_{};  // the same between the nodes, for each coroutine
+  Board* board_;                      // not used on a node of one rank
+  std::size_t finished_on_node_ = 0;  // segments whose phase on the node is over
+  std::array<std::size_t, segments_in_flight>
+      finished_between_nodes_{};  // the same between the nodes, for each coroutine
 };
 
 // Runs all phases on the node of a carrier, one after the other.
 template <class OnNode>
-[[nodiscard]] Task run_phases_on_node(std::size_t number, First first, FinishedPhases& finished,
+[[nodiscard]] Task run_phases_on_node(std::size_t number, FirstPhase first, FinishedPhases& finished,
                                       const OnNode& on_node) {
   for (std::size_t k = 0; k < number; ++k) {
-    if (first == First::between) co_await finished.wait_for_between(k);
+    if (first == FirstPhase::between) co_await finished.wait_for_between(k);
     co_await on_node(k);
-    if (first == First::node) co_await finished.end_node();
+    if (first == FirstPhase::node) co_await finished.end_node();
   }
 }
 
-// Runs the inter-node phase of every in_flight-th segment, beginning with `first_segment`. `finished` is null
-// if the node has no phases of its own.
+// Runs the inter-node phase of every segments_in_flight-th segment, beginning with `first_segment`.
+// `finished` is null if the node has no phases of its own.
 template <class Between>
 [[nodiscard]] Task run_inter_node_phases(Endpoint lane, const Nodes& nodes, std::size_t first_segment,
-                                         std::size_t segment_count, First first, FinishedPhases* finished,
-                                         const Between& between) {
+                                         std::size_t segment_count, FirstPhase first,
+                                         FinishedPhases* finished, const Between& between) {
   const Endpoint carriers = nodes.between(lane);
-  for (std::size_t k = first_segment; k < segment_count; k += in_flight) {
-    if (first == First::node && finished != nullptr) co_await finished->wait_for_node(k);
+  for (std::size_t k = first_segment; k < segment_count; k += segments_in_flight) {
+    if (first == FirstPhase::node && finished != nullptr) co_await finished->wait_for_node(k);
     co_await between(carriers, k);
-    if (first == First::between && finished != nullptr) co_await finished->end_between(k);
+    if (first == FirstPhase::between && finished != nullptr) co_await finished->end_between(k);
   }
 }
 
-[[nodiscard]] inline Task nothing() { co_return; }
+[[nodiscard]] inline Task do_nothing() { co_return; }
 
 // Runs both phases of each segment: between(carriers, segment) -> Task on the ranks that carry, and
 // on_node(segment) -> Task on all ranks of a node that has several.
 template <class Between, class OnNode>
-[[nodiscard]] Task run_in_segments(Endpoint net, const Nodes& nodes, std::size_t number, First first,
+[[nodiscard]] Task run_in_segments(Endpoint net, const Nodes& nodes, std::size_t number, FirstPhase first,
                                    const Between& between, const OnNode& on_node) {
-  if (!nodes.carries) {
+  if (!nodes.is_carrier) {
     for (std::size_t k = 0; k < number; ++k) co_await on_node(k);
     co_return;
   }
   if (number == 1) {
     const Endpoint carriers = nodes.between(net);
-    if (first == First::node && !nodes.is_alone) co_await on_node(0);
+    if (first == FirstPhase::node && !nodes.is_alone) co_await on_node(0);
     co_await between(carriers, 0);
-    if (first == First::between && !nodes.is_alone) co_await on_node(0);
+    if (first == FirstPhase::between && !nodes.is_alone) co_await on_node(0);
     co_return;
   }
   FinishedPhases finished(net.board());
@@ -255,9 +256,9 @@ template <class Between, class OnNode>
       return run_inter_node_phases(lane, nodes, static_cast<std::size_t>(k - 1), number, first,
                                    nodes.is_alone ? nullptr : &finished, between);
     }
-    return nodes.is_alone ? nothing() : run_phases_on_node(number, first, finished, on_node);
+    return nodes.is_alone ? do_nothing() : run_phases_on_node(number, first, finished, on_node);
   };
-  co_await net.concurrently(1 + in_flight, make);
+  co_await net.concurrently(1 + segments_in_flight, make);
 }
 
 }  // namespace offbeat::hierarchies

@@ -22,7 +22,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const bool is_root = net.rank == call.root;
   const std::size_t count = call.input.count;
   const std::size_t width = call.input.width;
-  const Scratch memory = net.scratch(nodes.leads && !nodes.is_alone && !is_root ? count : 0, width);
+  const Scratch memory = net.scratch(nodes.is_leader && !nodes.is_alone && !is_root ? count : 0, width);
   // The sum of this node. Only the leader has memory for it.
   const Vector sum = is_root ? call.output : Vector{memory.vector().data, count, width};
   const ConstVector for_leaders = nodes.is_alone ? call.input : ConstVector(sum);
@@ -30,17 +30,17 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
 
   const PhaseSegments segments(count, width);
   const auto part = [&](std::size_t segment, ConstVector input, Vector output, int root) {
-    Call of_segment = call.with(segments[segment].of(input), segments[segment].of(output));
+    Call of_segment = call.with_vectors(segments[segment].part_of(input), segments[segment].part_of(output));
     of_segment.root = root;
     return of_segment;
   };
   const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
-    return carry_out(leaders, part(k, for_leaders, result, nodes.of_root), self.parts[1]);
+    return carry_out(leaders, part(k, for_leaders, result, nodes.root_node), self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
     return carry_out(node, part(k, call.input, sum, nodes.leader), self.parts[0]);
   };
-  co_await run_in_segments(net, nodes, segments.number, First::node, among_leaders, within_node);
+  co_await run_in_segments(net, nodes, segments.number, FirstPhase::node, among_leaders, within_node);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ const Algorithm reduce{
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

@@ -25,10 +25,10 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Endpoint node = on_node(net);
   const Membership& all = nodes.all;
   const std::size_t width = call.input.width;
-  const bool collects = nodes.leads && !nodes.is_alone;
-  const bool is_reordered = nodes.leads && !all.is_in_rank_order();
+  const bool collects = nodes.is_leader && !nodes.is_alone;
+  const bool is_reordered = nodes.is_leader && !all.is_in_rank_order();
   const auto block = [&](ConstVector vector, int rank) {
-    return call.input_blocks.of(vector, rank, net.size);
+    return call.input_blocks.block_of(vector, rank, net.size);
   };
   const auto count_of = [&](int rank) { return block(call.input, rank).count; };
 
@@ -52,21 +52,21 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     sum = by_node.vector();
   }
 
-  const auto here = all.members(nodes.mine);
+  const auto here = all.members(nodes.own_node);
   const ListedBlocks members(nodes.size, [&](int k) { return count_of(here[static_cast<std::size_t>(k)]); });
   const Scratch of_node = net.scratch(collects ? members.total() : 0, width);
-  if (nodes.leads) {
+  if (nodes.is_leader) {
     const ListedBlocks of_nodes = call.input_blocks.counts == nullptr
                                       ? blocks_of_nodes(all, call.output.count)
                                       : blocks_of_nodes(all, count_of);
-    Call between = call.with(sum, nodes.is_alone ? call.output : of_node.vector());
+    Call between = call.with_vectors(sum, nodes.is_alone ? call.output : of_node.vector());
     between.collective = Collective::reduce_scatter;
-    between.input_blocks = of_nodes.list();
+    between.input_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
   if (nodes.is_alone) co_return;
   Call within{Collective::scatterv, of_node.vector(), call.output};
-  within.input_blocks = members.list();
+  within.input_blocks = members.block_list();
   co_await within_node(node, within);
 }
 
@@ -81,7 +81,7 @@ const Algorithm reduce_scatter{
     .source = "offbeat",
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

@@ -34,12 +34,12 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net, Nodes::no_root, Carriers::last);
   const Endpoint node = on_node(net);
   const bool is_exclusive = scan_algorithms::is_exclusive(call);
-  const bool is_first_node = nodes.mine == 0;
+  const bool is_first_node = nodes.own_node == 0;
   const std::size_t count = call.input.count;
   const std::size_t width = call.input.width;
   // The sum of this node. In an exscan it begins with the last rank's own vector, which its output may
   // replace.
-  const bool keeps_sum = is_exclusive && nodes.carries && !nodes.is_alone;
+  const bool keeps_sum = is_exclusive && nodes.is_carrier && !nodes.is_alone;
   const Scratch own_sum = net.scratch(keeps_sum ? count : 0, width);
   if (keeps_sum) co_await net.copy(own_sum.vector(), call.input);
   const ConstVector sum = keeps_sum        ? own_sum.vector()
@@ -53,20 +53,22 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   Call between = call;
   between.collective = Collective::exscan;
   const auto among_nodes = [&](const Endpoint& carriers, std::size_t k) {
-    return carry_out(carriers, between.with(segments[k].of(sum), segments[k].of(before)), self.parts[1]);
+    return carry_out(carriers, between.with_vectors(segments[k].part_of(sum), segments[k].part_of(before)),
+                     self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
-    return scan_and_sum(node, call.with(segments[k].of(call.input), segments[k].of(call.output)),
-                        segments[k].of(own_sum.vector()), self);
+    return scan_and_sum(node,
+                        call.with_vectors(segments[k].part_of(call.input), segments[k].part_of(call.output)),
+                        segments[k].part_of(own_sum.vector()), self);
   };
-  co_await run_in_segments(net, nodes, segments.number, First::node, among_nodes, within_node);
+  co_await run_in_segments(net, nodes, segments.number, FirstPhase::node, among_nodes, within_node);
   if (is_first_node) {
     if (nodes.is_alone && !is_exclusive) co_await net.copy(call.output, call.input);
     co_return;
   }
   if (!nodes.is_alone) {
     Call told{.collective = Collective::bcast, .output = before, .root = node.size - 1};
-    if (nodes.carries) told.input = before;
+    if (nodes.is_carrier) told.input = before;
     co_await hierarchies::within_node(node, told);
   }
   if (is_exclusive && node.rank == 0) {
@@ -88,7 +90,7 @@ std::size_t lease(const Call& call, int, int ranks) {
 
 std::string unsuitable_for_scan(const Expression& self, const Placement& placement) {
   if (!placement.in_rank_order) return "needs nodes whose ranks follow one another";
-  return unsuitable(self, placement);
+  return why_unsuitable(self, placement);
 }
 
 }  // namespace
@@ -105,7 +107,7 @@ const Algorithm scan{
     .lease = lease,
     .run = run_for_placement<run_on_several_nodes>,
     .lanes = lanes_in_segments,
-    .unsuitable = unsuitable_for_scan,
+    .why_unsuitable = unsuitable_for_scan,
 };
 
 }  // namespace offbeat::hierarchies

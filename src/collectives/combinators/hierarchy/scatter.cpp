@@ -31,24 +31,25 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   }
   const ConstVector given = is_reordered ? ConstVector(by_node.vector()) : call.input;
   const std::size_t number = static_cast<std::size_t>(nodes.size);
-  const Scratch taken = net.scratch(nodes.leads && !is_root && !nodes.is_alone ? number * block : 0, width);
+  const Scratch taken =
+      net.scratch(nodes.is_leader && !is_root && !nodes.is_alone ? number * block : 0, width);
 
   // The root copies its own block straight from the input, and both phases get an output without memory on
   // the root. With MPI_IN_PLACE the root's output block lies inside the input, which the phases must not
   // write.
   const Vector unwanted{nullptr, block, width};
   if (is_root) co_await net.copy(call.output, call.input.block(net.size, net.rank));
-  if (nodes.leads) {
-    Call between = call.with(given, nodes.is_alone ? call.output : taken.vector());
+  if (nodes.is_leader) {
+    Call between = call.with_vectors(given, nodes.is_alone ? call.output : taken.vector());
     if (is_root) between.output = {nullptr, number * block, width};
     between.collective = Collective::scatterv;
-    between.root = nodes.of_root;
-    between.input_blocks = of_nodes.list();
+    between.root = nodes.root_node;
+    between.input_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
   if (nodes.is_alone) co_return;
-  Call within = call.with(taken.vector(), call.output);
-  if (is_root) within = call.with(of_nodes.of(given, nodes.mine), unwanted);
+  Call within = call.with_vectors(taken.vector(), call.output);
+  if (is_root) within = call.with_vectors(of_nodes.block_of(given, nodes.own_node), unwanted);
   within.root = nodes.leader;
   co_await carry_out(node, within, self.parts[0]);
 }
@@ -64,7 +65,7 @@ const Algorithm scatter{
     .source = "Luo et al. 2020 (HAN)",
     .parameters = parameters,
     .run = run_for_placement<run_on_several_nodes>,
-    .unsuitable = unsuitable,
+    .why_unsuitable = why_unsuitable,
 };
 
 }  // namespace offbeat::hierarchies

@@ -9,7 +9,7 @@ namespace {
 
 // Returns the collective whose repertoire serves `collective`: gatherv and scatterv exist only inside
 // hierarchies.
-Collective with_repertoire(Collective collective) {
+Collective collective_with_repertoire(Collective collective) {
   switch (collective) {
     case Collective::gatherv:
       return Collective::gather;
@@ -21,7 +21,7 @@ Collective with_repertoire(Collective collective) {
 }
 
 const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
-  const Repertoire& known = repertoire(with_repertoire(collective));
+  const Repertoire& known = repertoire(collective_with_repertoire(collective));
   return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
     return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
   });
@@ -29,8 +29,8 @@ const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
 
 }  // namespace
 
-std::string unsuitable(const Expression& self, const Placement& placement) {
-  return placement.nodes == 1 ? "" : self.parts[1].unsuitable({.ranks = placement.nodes});
+std::string why_unsuitable(const Expression& self, const Placement& placement) {
+  return placement.nodes == 1 ? "" : self.parts[1].why_unsuitable({.ranks = placement.nodes});
 }
 
 Task within_node(Endpoint node, Call call) {
@@ -43,7 +43,7 @@ PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
   const auto shares = static_cast<std::size_t>(lanes);
   const std::size_t shortest = shares * shortest_bytes;
   const std::size_t bytes =
-      std::clamp(count * width / in_flight, shortest, std::max(longest_bytes, 2 * shortest));
+      std::clamp(count * width / segments_in_flight, shortest, std::max(longest_bytes, 2 * shortest));
   length = std::max<std::size_t>(1, bytes / width);
   // The number is rounded, so that the remainder of the division does not become a short segment.
   number = std::max<std::size_t>(1, (count + length / 2) / length);
@@ -52,24 +52,26 @@ PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {
 
 Task FinishedPhases::wait_for_between(std::size_t segment) {
   Patience::Wait wait(board_->patience);
-  const auto is_over = [&] { return between_[segment % in_flight] > segment / in_flight; };
+  const auto is_over = [&] {
+    return finished_between_nodes_[segment % segments_in_flight] > segment / segments_in_flight;
+  };
   while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
 Task FinishedPhases::wait_for_node(std::size_t segment) {
   Patience::Wait wait(board_->patience);
-  const auto is_over = [&] { return on_node_ > segment; };
+  const auto is_over = [&] { return finished_on_node_ > segment; };
   while (!is_over()) co_await board_->pause(wait, is_over);
 }
 
 // The touch matters in virtual time, where a pausing rank looks again after a touch.
 Task FinishedPhases::end_between(std::size_t segment) {
-  ++between_[segment % in_flight];
+  ++finished_between_nodes_[segment % segments_in_flight];
   co_await board_->touch();
 }
 
 Task FinishedPhases::end_node() {
-  ++on_node_;
+  ++finished_on_node_;
   co_await board_->touch();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "collectives/board/arrival_direct/gifts.hpp"
+#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
 
 namespace offbeat::direct {
 
-std::size_t Gifts::longest() const {
+std::size_t ExchangedBlocks::longest() const {
   switch (call_.collective) {
     case Collective::allgatherv:
     case Collective::gatherv:

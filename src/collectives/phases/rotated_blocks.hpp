@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TurnedBlocks lists the blocks of all ranks in the order in which an algorithm meets them: those of rank
+// RotatedBlocks lists the blocks of all ranks in the order in which an algorithm meets them: those of rank
 // `first`, first + 1 and so on around.
 #pragma once
 
@@ -9,29 +9,29 @@
 
 namespace offbeat {
 
-class TurnedBlocks {
+class RotatedBlocks {
  public:
   // `each` is the number of elements of every block if there are no lists.
-  TurnedBlocks(const BlockList& blocks, std::size_t each, int first, int ranks)
-      : counts_(blocks.counts), each_(each), first_(first), ranks_(ranks) {}
+  RotatedBlocks(const BlockList& blocks, std::size_t each, int first, int ranks)
+      : counts_(blocks.counts), uniform_length_(each), first_block_(first), ranks_(ranks) {}
 
   // Returns the number of elements in blocks [from, from + number) of this order.
   [[nodiscard]] std::size_t elements(int from, int number) const {
-    if (counts_ == nullptr) return each_ * static_cast<std::size_t>(number);
+    if (counts_ == nullptr) return uniform_length_ * static_cast<std::size_t>(number);
     std::size_t sum = 0;
-    for (int k = from; k < from + number; ++k) sum += counts_[(first_ + k) % ranks_];
+    for (int k = from; k < from + number; ++k) sum += counts_[(first_block_ + k) % ranks_];
     return sum;
   }
   // Returns these blocks of a vector that begins with the block of `first`.
   template <class AnyVector>
-  [[nodiscard]] AnyVector of(const AnyVector& vector, int from, int number) const {
+  [[nodiscard]] AnyVector blocks_from(const AnyVector& vector, int from, int number) const {
     return vector.slice(elements(0, from), elements(from, number));
   }
 
  private:
   const std::size_t* counts_;
-  std::size_t each_;
-  int first_;
+  std::size_t uniform_length_;
+  int first_block_;
   int ranks_;
 };
 
