@@ -135,7 +135,7 @@ def compare(laboratory: Laboratory, ranks: int, repeats: int, budget_s: float) -
             folder = laboratory.traced(algorithm, f"{algorithm}-{repeat}.trace")
             calls = metrics.collect(trace.read(folder))
             first = first or calls
-            runs[algorithm].append(confirmation.Measured.of(calls).run_s)
+            runs[algorithm].append(confirmation.MeasuredRun.of(calls).run_s)
             communicating[algorithm].append(communicating_s(calls))
     assert first is not None
     hosts = len(set(first.trace.hosts.values()))

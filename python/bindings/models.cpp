@@ -20,7 +20,8 @@ int offbeat_python_cost(Text collective, Text expression, int ranks, std::size_t
     const auto known = known_collective(collective);
     if (ranks < 1 || nodes < 0 || nodes > ranks)
       throw offbeat::UsageError("a cost is of at least one rank, and of at most as many nodes as ranks");
-    const auto model = offbeat::CostModel::of(known, offbeat::parse_expression(known, expression));
+    const auto model =
+        offbeat::CostModel::for_expression(known, offbeat::parse_expression(known, expression));
     std::optional<double> cost;
     if (model) {
       cost = (*model)({.ranks = ranks,

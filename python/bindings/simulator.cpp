@@ -136,7 +136,7 @@ class Machine {
   }
 
   // Returns why an expression cannot run on this machine, or an empty text if it can.
-  [[nodiscard]] std::string unsuitable(std::string_view collective, std::string_view expression) const {
+  [[nodiscard]] std::string why_unsuitable(std::string_view collective, std::string_view expression) const {
     const auto parsed = parse_expression(known_collective(collective), expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
     return parsed.why_unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
@@ -146,7 +146,7 @@ class Machine {
 
   SimulationResult run(std::string_view collective, std::string_view expression, std::size_t bytes,
                        std::span<const double> arrivals, CheckSignals check_signals, Report report) {
-    if (const std::string why = unsuitable(collective, expression); !why.empty())
+    if (const std::string why = why_unsuitable(collective, expression); !why.empty())
       throw UsageError(std::string(expression) + " " + why);
     const auto known = known_collective(collective);
     const auto parsed = parse_expression(known, expression);

@@ -64,7 +64,7 @@ def follow(
     if records.error is not None:
         raise CommandError(records.error, FAILED)
     if job.returncode != 0 or not records.ended:
-        last_words = f": {what_failed(text)}" if text and not show_output else ""
+        last_words = f": {failure_text(text)}" if text and not show_output else ""
         failure = f"the benchmark job ended with exit code {job.returncode} while {records.doing}{last_words}"
         if show_output and text:
             print(text, file=sys.stderr)
@@ -73,7 +73,7 @@ def follow(
         print(text)
 
 
-def what_failed(text: str) -> str:
+def failure_text(text: str) -> str:
     """The line of a failed job's output that says most. Lines of ranks and of mpirun come in any order."""
     lines = [line for line in text.splitlines() if any(map(str.isalnum, line))] or [text]
     return next((line for line in lines if line.startswith("offbeat-bench: ")), lines[0])

@@ -159,6 +159,7 @@ def _run(plan: Plan) -> Simulation:
 def _draw(found: Simulation, output: Path | None, folder: Path | None, console: Console) -> None:
     # Imported here because Plotly and NumPy are slow to load and may not be installed.
     from offbeat.reports import images, page
+    from offbeat.reports.figures import figures_of_simulation
 
     drawn = figures_of_simulation(found)
     if output is not None:
