@@ -20,7 +20,7 @@ static_assert(OFFBEAT_BITWISE_XOR == static_cast<int>(offbeat::ReduceOp::bitwise
 
 namespace {
 
-using offbeat::CallEnd;
+using offbeat::CallOptions;
 using offbeat::Group;
 using offbeat::GroupRequest;
 using offbeat::Reduction;
@@ -157,14 +157,14 @@ struct Done {
 // Begins a request, and gives it the function of the program if there is one.
 template <class Passed, class Begin>
 std::unique_ptr<GroupRequest> begin_with_done(const Passed& passed, Begin&& begin) {
-  CallEnd end{.timeout_s = passed.timeout_s};
+  CallOptions options{.timeout_s = passed.timeout_s};
   std::unique_ptr<Done> done;
   if (passed.done != nullptr) {
     done.reset(new Done{passed.done, passed.done_state});
-    end.done = Done::end;
-    end.state = done.get();
+    options.done = Done::end;
+    options.state = done.get();
   }
-  std::unique_ptr<GroupRequest> request = begin(end);
+  std::unique_ptr<GroupRequest> request = begin(options);
   done.release();  // NOLINT(bugprone-unused-return-value): it deletes itself
   return request;
 }
@@ -199,8 +199,8 @@ offbeat_status begin_transfer(const offbeat_message* message, offbeat_request** 
     if (request == nullptr && message->done == nullptr)
       return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
     auto made = std::make_unique<AnyRequest>();
-    made->in_group =
-        begin_with_done(*message, [&](const CallEnd& end) { return group.begin_transfer(arguments, end); });
+    made->in_group = begin_with_done(
+        *message, [&](const CallOptions& options) { return group.begin_transfer(arguments, options); });
     if (made->in_group != nullptr) *request = reinterpret_cast<offbeat_request*>(made.release());
     return OFFBEAT_OK;
   });
@@ -332,7 +332,7 @@ offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request
     } else {
       Group& group = *group_of(known.group);
       made->in_group =
-          begin_with_done(known, [&](const CallEnd& end) { return group.begin(arguments, end); });
+          begin_with_done(known, [&](const CallOptions& options) { return group.begin(arguments, options); });
       offbeat::service::note_algorithm(group.last_algorithm());
       if (made->in_group == nullptr) return OFFBEAT_OK;
     }

@@ -111,9 +111,9 @@ void Group::require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, c
     throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
 }
 
-void Group::run(const CallArguments& arguments, const CallEnd& end) {
-  if (end.as_begun) {
-    CallEnd waited_for = end;
+void Group::run(const CallArguments& arguments, const CallOptions& options) {
+  if (options.as_begun) {
+    CallOptions waited_for = options;
     waited_for.done = nullptr;
     return begin_request(arguments, waited_for)->wait_for_call();
   }
@@ -129,7 +129,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
     prepared.deliver_output();
     last_algorithm_of_thread = &copied_in_group;
   } else {
-    run_on_board(prepared, record_of(arguments, prepared.call(), size_), end);
+    run_on_board(prepared, record_of(arguments, prepared.call(), size_), options);
   }
   const Expression* const ran = last_algorithm_of_thread;
   observation.returns(true, [&] { return algorithm_text(ran); });
@@ -137,7 +137,7 @@ void Group::run(const CallArguments& arguments, const CallEnd& end) {
   last_algorithm_of_thread = ran;  // a sequel may have begun another call
 }
 
-void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, const CallEnd& end) {
+void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, const CallOptions& options) {
   const Call& call = prepared.call();
   const std::size_t bytes = call.length(size_);
   const Alternative row = choose(plans_of_runs_, call, bytes);
@@ -148,7 +148,7 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
   record.number = stage.next_number();
   write_record(board, *locality_, record, call);
   board.enter(count_call(), call.collective, bytes);
-  stage.watch(record, call, end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0, end.timeout_s);
+  stage.watch(record, call, options.timeout_s > 0 ? monotonic_s() + options.timeout_s : 0, options.timeout_s);
   try {
     prepared.fetch_input();
     if (compares_first(call.collective)) {
@@ -253,7 +253,7 @@ Task Group::start_task(Operation& operation, Endpoint net) {
   const Call& call = operation.call();
   request.record_.number = stage.next_number();
   write_record(stage.board, *locality_, request.record_, call);
-  stage.watch(request.record_, call, request.deadline_s_, request.end_.timeout_s);
+  stage.watch(request.record_, call, request.deadline_s_, request.options_.timeout_s);
   Task task =
       is_empty_call(call, call.length(size_)) ? do_nothing() : OperationsOwner::start_task(operation, net);
   if (!compares_first(call.collective)) return task;
@@ -279,11 +279,11 @@ void Group::check_end(Operation& operation) {
   stage.stop_watching();
 }
 
-std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallEnd& end) {
-  std::unique_ptr<GroupRequest> request = begin_request(arguments, end);
+std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallOptions& options) {
+  std::unique_ptr<GroupRequest> request = begin_request(arguments, options);
   const Expression* const ran = last_algorithm_of_thread;
   // From here on, a request with a `done` may be gone.
-  look_after_calls(end.done != nullptr);
+  look_after_calls(options.done != nullptr);
   last_algorithm_of_thread = ran;  // a sequel may have begun another call
   return request;
 }
@@ -306,7 +306,8 @@ void Group::wait_until(bool (*is_over)(void* state), void* state) {
   }
 }
 
-std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& arguments, const CallEnd& end) {
+std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& arguments,
+                                                   const CallOptions& options) {
   require_own_process();
   require_intact();
   auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
@@ -321,7 +322,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
                                                           row.immediate != nullptr, arguments.collective));
   PreparedCall& staged = *prepared;
   std::unique_ptr<GroupRequest> request(
-      new CollectiveRequest(*this, std::move(prepared), bytes, record, end, log_, observation.number()));
+      new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log_, observation.number()));
   process_.count(arguments.collective);
   if (board_ == nullptr) {
     staged.fetch_input();
@@ -329,7 +330,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
     staged.deliver_output();
     last_algorithm_of_thread = &copied_in_group;
     observation.returns(false, [] { return algorithm_text(last_algorithm_of_thread); });
-    if (end.done == nullptr) return request;
+    if (options.done == nullptr) return request;
     operations_under_way.add_complete(*request.release());
     return nullptr;
   }
@@ -348,7 +349,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();
   request->prepare(plan);
   last_algorithm_of_thread = row.expression;
-  GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
+  GroupRequest* const under_way = options.done != nullptr ? request.release() : request.get();
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
@@ -383,9 +384,9 @@ void Group::check_and_count(const MessageArguments& arguments) {
   process_.count_message(arguments.is_send);
 }
 
-void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
+void Group::transfer(const MessageArguments& arguments, const CallOptions& options) {
   check_and_count(arguments);
-  MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = end.timeout_s},
+  MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = options.timeout_s},
                          process_.settings.stall_s);
   request.prepare({.index = OperationPlan::no_index});
   {
@@ -397,14 +398,15 @@ void Group::transfer(const MessageArguments& arguments, const CallEnd& end) {
   operations_under_way.settle_unless_in_sequel();
 }
 
-std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments, const CallEnd& end) {
+std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& arguments,
+                                                    const CallOptions& options) {
   check_and_count(arguments);
   std::unique_ptr<GroupRequest> request(
-      new MessageRequest(*this, *messages_, *board_, arguments, end, process_.settings.stall_s));
+      new MessageRequest(*this, *messages_, *board_, arguments, options, process_.settings.stall_s));
   request->prepare({.index = OperationPlan::no_index});
-  GroupRequest* const under_way = end.done != nullptr ? request.release() : request.get();
+  GroupRequest* const under_way = options.done != nullptr ? request.release() : request.get();
   put_under_way(*under_way, true);
-  look_after_calls(end.done != nullptr);
+  look_after_calls(options.done != nullptr);
   return request;
 }
 

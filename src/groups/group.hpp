@@ -41,15 +41,16 @@ class Group final : public OperationsOwner {
 
   // Runs a call to its end. Throws UsageError if this rank's arguments are wrong, and BoardError if the ranks
   // can no longer use the group.
-  void run(const CallArguments& arguments, const CallEnd& end);
+  void run(const CallArguments& arguments, const CallOptions& options);
   // Begins a call. Returns null if the end has a `done`, and throws like run(). Any thread may call this at
   // any time.
-  [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments, const CallEnd& end);
+  [[nodiscard]] std::unique_ptr<GroupRequest> begin(const CallArguments& arguments,
+                                                    const CallOptions& options);
   // Sends or receives a message, and waits for its end. Throws like run().
-  void transfer(const MessageArguments& arguments, const CallEnd& end);
+  void transfer(const MessageArguments& arguments, const CallOptions& options);
   // Begins to send or to receive a message. Returns and throws like begin().
   [[nodiscard]] std::unique_ptr<GroupRequest> begin_transfer(const MessageArguments& arguments,
-                                                             const CallEnd& end);
+                                                             const CallOptions& options);
   // Advances the calls under way until is_over(state) returns true. Any thread may call this.
   void wait_until(bool (*is_over)(void* state), void* state);
   // Ends all use of the group on all ranks: calls that wait fail, with `why` in the text of their error. Any
@@ -87,12 +88,12 @@ class Group final : public OperationsOwner {
   void require_own_process() const;
   // Ends all use of the group. Later calls throw the first failure.
   void break_off(const BoardError& failure);
-  // Returns how a call is carried out. `plans` are those of the function that the caller is in, because
-  // another thread may be in the other one.
+  // Returns how a call is carried out. run() and begin() each pass their own `plans`, because two threads may
+  // be in them at once.
   [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
   [[nodiscard]] std::unique_ptr<GroupRequest> begin_request(const CallArguments& arguments,
-                                                            const CallEnd& end);
-  void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallEnd& end);
+                                                            const CallOptions& options);
+  void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallOptions& options);
   void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
                 const StandInCopies* stand_ins);
   void require_fit(const NodeBoard::Stage& stage, const CallRecord& mine, const Call& call) const;

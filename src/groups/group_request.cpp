@@ -12,12 +12,13 @@
 
 namespace offbeat {
 
-GroupRequest::GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallEnd& end)
+GroupRequest::GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallOptions& options)
     : Operation(group, call, bytes,
-                end.done != nullptr ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
-                                    : Sequel{}),
-      end_(end),
-      deadline_s_(end.timeout_s > 0 ? monotonic_s() + end.timeout_s : 0) {}
+                options.done != nullptr
+                    ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
+                    : Sequel{}),
+      options_(options),
+      deadline_s_(options.timeout_s > 0 ? monotonic_s() + options.timeout_s : 0) {}
 
 void GroupRequest::end(void* request) noexcept {
   const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
@@ -28,7 +29,7 @@ void GroupRequest::end(void* request) noexcept {
   } catch (...) {
     failure = std::current_exception();
   }
-  mine->end_.done(mine->end_.state, failure);
+  mine->options_.done(mine->options_.state, failure);
 }
 
 bool GroupRequest::test_call() {
@@ -43,9 +44,9 @@ void GroupRequest::wait_for_call() {
 }
 
 CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
-                                     const CallRecord& record, const CallEnd& end, GroupCallLog* log,
+                                     const CallRecord& record, const CallOptions& options, GroupCallLog* log,
                                      std::uint64_t number)
-    : GroupRequest(group, prepared->call(), bytes, end),
+    : GroupRequest(group, prepared->call(), bytes, options),
       prepared_(std::move(prepared)),
       record_(record),
       log_(log),
@@ -55,15 +56,15 @@ CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall>
 bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
   for (auto* each = static_cast<CollectiveRequest*>(successor()); each != nullptr;
        each = static_cast<CollectiveRequest*>(each->successor()))
-    plan().stage->end_earlier(each->deadline_s_, each->end_.timeout_s);
+    plan().stage->end_earlier(each->deadline_s_, each->options_.timeout_s);
   return Operation::step(got_further, calls);
 }
 
 // -- messages
 
 MessageRequest::MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board,
-                               const MessageArguments& arguments, const CallEnd& end, double stall_s)
-    : GroupRequest(group, Call{}, arguments.bytes, end),
+                               const MessageArguments& arguments, const CallOptions& options, double stall_s)
+    : GroupRequest(group, Call{}, arguments.bytes, options),
       messages_(messages),
       board_(board),
       message_{.is_send = arguments.is_send,
@@ -121,7 +122,7 @@ void MessageRequest::look_around(HostCalls calls) {
   if (since_s_ == 0) since_s_ = last_look_for_losses_s_ = now_s;
   if (deadline_s_ > 0 && now_s > deadline_s_) {
     char limit[32];
-    std::snprintf(limit, sizeof limit, "%g", end_.timeout_s);
+    std::snprintf(limit, sizeof limit, "%g", options_.timeout_s);
     throw BoardError(Trouble::timeout, message_.peer >= 0 ? message_.peer : board_.named_rank(),
                      text() + ": it has waited " + limit + " s");
   }

@@ -21,7 +21,7 @@ namespace offbeat {
 class Group;
 
 // How long a call may wait for other ranks, and what to call when it is over.
-struct CallEnd {
+struct CallOptions {
   double timeout_s = 0;   // 0: never
   bool as_begun = false;  // Group::run() takes its turn among the calls of begin()
   // Called once, in any thread, when what was begun is over. `failure` is null after success.
@@ -35,13 +35,13 @@ class GroupRequest : public Operation {
   [[nodiscard]] bool test_call();
   void wait_for_call();
 
-  // Calls `done` of the end. Destroys the request.
+  // Calls `done` of the options. Destroys the request.
   static void end(void* request) noexcept;
 
  protected:
-  GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallEnd& end);
+  GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallOptions& options);
 
-  const CallEnd end_;
+  const CallOptions options_;
   const double deadline_s_;  // of monotonic_s(); 0: none
 
  private:
@@ -54,7 +54,8 @@ class CollectiveRequest final : public GroupRequest {
  public:
   // `log` and `number` are those of the call; null if no observer wants it.
   CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes,
-                    const CallRecord& record, const CallEnd& end, GroupCallLog* log, std::uint64_t number);
+                    const CallRecord& record, const CallOptions& options, GroupCallLog* log,
+                    std::uint64_t number);
 
  private:
   friend class Group;
@@ -85,7 +86,7 @@ class MessageRequest final : public GroupRequest {
  public:
   // `stall_s` is how long a wait lasts before offbeat prints a line (OFFBEAT_STALL_S); 0: forever.
   MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board, const MessageArguments& arguments,
-                 const CallEnd& end, double stall_s);
+                 const CallOptions& options, double stall_s);
 
  private:
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;

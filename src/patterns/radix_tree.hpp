@@ -24,11 +24,12 @@ class RadixTree {
  public:
   // The radix is 2^bits.
   constexpr RadixTree(int rank, int ranks, int root, int bits)
-      : rank_(rank), ranks_(ranks), root_(root), bits_(bits) {
-    while ((1 << shift_) < ranks_) {
-      parent_ = representative_of_block(shift_ + bits_, first_rank_of_block(shift_ + bits_));
+      : rank_(rank), ranks_(ranks), root_(root), radix_bits_(bits) {
+    while ((1 << block_bits_) < ranks_) {
+      parent_ =
+          representative_of_block(block_bits_ + radix_bits_, first_rank_of_block(block_bits_ + radix_bits_));
       if (parent_ != rank_) return;
-      shift_ += bits_;
+      block_bits_ += radix_bits_;
       ++height_;
     }
   }
@@ -41,8 +42,8 @@ class RadixTree {
   // Returns the parent; the root has none.
   [[nodiscard]] constexpr int parent() const { return parent_; }
   // begin() and size() describe the range of ranks in this rank's subtree, which includes the rank itself.
-  [[nodiscard]] constexpr int begin() const { return first_rank_of_block(shift_); }
-  [[nodiscard]] constexpr int size() const { return std::min(1 << shift_, ranks_ - begin()); }
+  [[nodiscard]] constexpr int begin() const { return first_rank_of_block(block_bits_); }
+  [[nodiscard]] constexpr int size() const { return std::min(1 << block_bits_, ranks_ - begin()); }
 
   // A group, seen from this rank: the blocks of one level inside the block of the next level that contains
   // this rank.
@@ -50,31 +51,31 @@ class RadixTree {
    public:
     [[nodiscard]] constexpr int size() const { return size_; }
     // Returns the index of the block that contains this rank.
-    [[nodiscard]] constexpr int own_block() const { return (tree_.rank_ - begin_) >> shift_; }
+    [[nodiscard]] constexpr int own_block() const { return (tree_.rank_ - begin_) >> block_bits_; }
     // For a block of the group: the rank that represents it, its first rank, and its number of ranks.
     [[nodiscard]] constexpr int rank(int block) const {
-      return tree_.representative_of_block(shift_, begin(block));
+      return tree_.representative_of_block(block_bits_, begin(block));
     }
-    [[nodiscard]] constexpr int begin(int block) const { return begin_ + (block << shift_); }
+    [[nodiscard]] constexpr int begin(int block) const { return begin_ + (block << block_bits_); }
     [[nodiscard]] constexpr int size(int block) const {
-      return std::min(1 << shift_, tree_.ranks_ - begin(block));
+      return std::min(1 << block_bits_, tree_.ranks_ - begin(block));
     }
 
    private:
     friend class RadixTree;
     constexpr Group(const RadixTree& tree, int shift)
         : tree_(tree),
-          shift_(shift),
-          begin_(tree.first_rank_of_block(shift + tree.bits_)),
-          size_(std::min(1 << tree.bits_, ((tree.ranks_ - begin_ - 1) >> shift) + 1)) {}
+          block_bits_(shift),
+          begin_(tree.first_rank_of_block(shift + tree.radix_bits_)),
+          size_(std::min(1 << tree.radix_bits_, ((tree.ranks_ - begin_ - 1) >> shift) + 1)) {}
     const RadixTree& tree_;
-    int shift_;
+    int block_bits_;
     int begin_;
     int size_;
   };
   // Returns the group of blocks of a level below height(). The children of this rank are the other ranks that
   // represent blocks in these groups.
-  [[nodiscard]] constexpr Group group(int level) const { return {*this, level * bits_}; }
+  [[nodiscard]] constexpr Group group(int level) const { return {*this, level * radix_bits_}; }
 
  private:
   // Returns the first rank of the block of 2^shift ranks that contains this rank.
@@ -86,9 +87,9 @@ class RadixTree {
   int rank_;
   int ranks_;
   int root_;
-  int bits_;
+  int radix_bits_;
   int height_ = 0;
-  int shift_ = 0;  // height_ * bits_
+  int block_bits_ = 0;  // this rank represents a block of 2^block_bits_ ranks
   int parent_ = 0;
 };
 

@@ -87,7 +87,7 @@ std::string NamedHostAlgorithms::why_not(Collective collective, const Expression
                                          int ranks) const {
   const std::string_view name = expression.host_algorithm();
   if (name.empty()) return {};
-  // The segments of a pipeline are non-blocking calls.
+  // The segments of a pipeline are non-blocking calls, so they need the name of a non-blocking algorithm.
   const bool is_nonblocking = !expression.is_native();
   const HostAlgorithm* found = find(collective, is_nonblocking, name);
   if (found != nullptr) {

@@ -158,7 +158,7 @@ def fake_job(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         arguments = [str(files["output"]), str(files["cells"]), " ".join(job.algorithms[:1]), variables]
         return Launch([sys.executable, "-c", f"import sys, time, json\n{script}", *arguments], {})
 
-    monkeypatch.setattr(runner, "build", build)
+    monkeypatch.setattr(runner, "job_command", build)
 
 
 BEGIN = json.dumps(

@@ -139,7 +139,7 @@ def test_nccl_shows_both_places_in_one_line() -> None:
 def test_cells_vary_by_type_operation_root_and_place() -> None:
     asked = Plan(
         3, [8], ["native"], types=["float", "int8"], operations=["sum", "band"], roots=[0, 2],
-        in_place=[False, True], collectives=["allreduce", "bcast", "barrier"],
+        in_place_forms=[False, True], collectives=["allreduce", "bcast", "barrier"],
     )  # fmt: skip
     calls = [cell[4:] for cell in asked.cells if cell.collective == "allreduce"]
     assert calls == [

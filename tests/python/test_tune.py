@@ -248,7 +248,7 @@ def fake_ranks(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         arguments = [str(files["output"]), str(files["cells"]), json.dumps(job.algorithms)]
         return Launch([sys.executable, "-c", f"import sys, time, json\n{script}{RANKS}", *arguments], {})
 
-    monkeypatch.setattr(runner, "build", build)
+    monkeypatch.setattr(runner, "job_command", build)
 
 
 RANKS = """

@@ -48,7 +48,7 @@ def tune(bench: MadeBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> T
         "mpi": {"vendor": "Open MPI", "version": "5.0.11", "libmpi": "/l"},
         "binding": {}, "environment": {},
     }  # fmt: skip
-    monkeypatch.setattr(runner, "about", lambda plan, choice: json.loads(json.dumps(about)))
+    monkeypatch.setattr(runner, "describe_run", lambda plan, choice: json.loads(json.dumps(about)))
     return lambda *arguments: main(["tune", *map(str, arguments)])
 
 

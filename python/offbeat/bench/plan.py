@@ -105,7 +105,7 @@ class Plan:
     types: Sequence[str] = (FLOAT,)
     operations: Sequence[str] = (SUM,)
     roots: Sequence[int] = (0,)
-    in_place: Sequence[bool] = (False,)
+    in_place_forms: Sequence[bool] = (False,)
     same_buffers: bool = False
     # How long each rank computes between a non-blocking call and its wait; None: measure blocking calls.
     computing: Skew | None = None
@@ -136,7 +136,7 @@ class Plan:
                     if is_defined(operation, type_)
                 ]
                 roots = self.roots if has_root(collective) else [0]
-                places = self.in_place if has_in_place_form(collective) else [False]
+                places = self.in_place_forms if has_in_place_form(collective) else [False]
                 for each in itertools.product(operations, roots, places):
                     yield Call(collective, size, type_, *each)
 

@@ -247,7 +247,7 @@ def bench(
             types=type_names,
             operations=_operations(operations),
             roots=plans.parse_roots(roots, ranks),
-            in_place=_PLACES[in_place],
+            in_place_forms=_PLACES[in_place],
             max_iterations=iterations or plans.MAX_ITERATIONS,
             all_iterations=iterations is not None,
             warm_up=warm_up,

@@ -166,7 +166,7 @@ class _MatchedDelays:
         )
         for block, where in metrics.blocks_with_rows(calls):
             communicator = block.communicator
-            whole = len(block.ranks) == communicator.ranks == delays.ranks
+            whole = len(block.ranks) == communicator.size == delays.ranks
             if whole and not communicator.inter and not communicator.several_jobs:
                 found._add_block(calls, delays, block, where)
         return found

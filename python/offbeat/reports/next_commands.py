@@ -52,7 +52,7 @@ def _where_the_time_is(calls: Calls) -> tuple[str | None, list[int]]:
     Sizes are rounded down to whole floats.
     """
     table, ranks = calls.whole, calls.trace.ranks
-    of_all = np.array([each.ranks == ranks and not each.inter for each in calls.trace.communicators])
+    of_all = np.array([each.size == ranks and not each.inter for each in calls.trace.communicators])
     blocking = (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
     table = table[of_all[table["communicator"]] & blocking]
     times = {

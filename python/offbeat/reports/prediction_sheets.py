@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from offbeat.predict.confirmation import Confirmation
 from offbeat.predict.prediction import PredictedCollective, Prediction
-from offbeat.reports.sheet import Cell, Sheet, Tone, cells
+from offbeat.reports.sheet import Cell, Sheet, Tone, plain_cells
 from offbeat.units import format_count, format_share, format_size, format_us
 
 _MOST_SIZES = 16
@@ -96,7 +96,7 @@ def _sheet_by_size(each: PredictedCollective) -> Sheet:
         lost = size.delays_s[size.by_average] / best - 1 if best > 0 else 0.0
         rows.append(
             [
-                *cells(format_size(size.size_bytes), str(size.calls), size.best, size.by_average),
+                *plain_cells(format_size(size.size_bytes), str(size.calls), size.best, size.by_average),
                 Cell(f"{100 * lost:.1f}%", Tone.BAD if lost > 0.05 else Tone.PLAIN),
                 Cell(size.by_balanced or "-"),
             ]
@@ -219,7 +219,9 @@ def confirmation(found: Confirmation) -> tuple[Sheet, str]:
         if line.predicted_s is not None:
             predicted = format_us(1e6 * line.predicted_s)
             error = f"{100 * (line.predicted_s / line.measured_s - 1):+.1f}%"
-        rows.append(cells(line.name, predicted, format_us(1e6 * line.measured_s), error, str(line.runs)))
+        rows.append(
+            plain_cells(line.name, predicted, format_us(1e6 * line.measured_s), error, str(line.runs))
+        )
     sheet = Sheet(
         f"{found.collective}: predicted and measured",
         ("algorithm", "predicted", "measured", "error", "runs"),

@@ -152,7 +152,7 @@ def _occurrence(occurrence: Occurrence) -> dict[str, Any]:
         "least_bytes": group.least_bytes,
         "most_bytes": group.most_bytes,
         "communicator": group.communicator.index,
-        "communicator_ranks": group.communicator.ranks,
+        "communicator_ranks": group.communicator.size,
         "calls": len(group.calls),
         "late_calls": len(occurrence.rows),
         "first_numbers": [int(number) for number in occurrence.numbers[:3]],

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offbeat import _core
-from offbeat.reports.sheet import Sheet, cells
+from offbeat.reports.sheet import Sheet, plain_cells
 from offbeat.rules import spelling
 from offbeat.rules.difference import Difference
 from offbeat.rules.export_check import SeenEffect
@@ -20,7 +20,7 @@ def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
         caption=caption,
         columns=("bytes", "expression", "form", "needs", "why", "from"),
         rows=[
-            cells(
+            plain_cells(
                 bytes_text(row["least_bytes"], row["most_bytes"]),
                 " | ".join(row["alternatives"]),
                 row["form"],
@@ -41,7 +41,7 @@ def difference_sheet(caption: str, names: tuple[str, str], found: Sequence[Diffe
         caption=caption,
         columns=("collective", "host", "nodes", "ppn", "bytes", *names),
         rows=[
-            cells(
+            plain_cells(
                 each.calls,
                 "*" if len(each.hosts) == every else ", ".join(each.hosts),
                 counts_text(each.nodes.least, each.nodes.most),
@@ -68,7 +68,7 @@ def seen_sheet(vendor: str, seen: Sequence[SeenEffect]) -> Sheet:
         caption=f"{vendor} alone, without and with the export",
         columns=("collective", "ranks", "bytes", "algorithm", "default", "exported", "seen by"),
         rows=[
-            cells(
+            plain_cells(
                 each.collective,
                 f"{each.ranks}",
                 spell_size(each.size_bytes),

@@ -50,7 +50,7 @@ class Sheet:
     left: frozenset[int] = frozenset({0})  # columns of words; the others are numbers
 
 
-def cells(*texts: str) -> list[Cell]:
+def plain_cells(*texts: str) -> list[Cell]:
     """Plain cells with these texts."""
     return [Cell(text) for text in texts]
 

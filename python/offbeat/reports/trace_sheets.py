@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from offbeat.reports.sheet import Cell, Sheet, Tone, cells
+from offbeat.reports.sheet import Cell, Sheet, Tone, plain_cells
 from offbeat.trace import COLLECTIVES, Trace, summaries
 from offbeat.trace.findings import Diagnosis
 from offbeat.trace.message_time import MessageTime
@@ -42,7 +42,7 @@ def readiness(calls: Calls, training: Training) -> Sheet:
         p50, p90 = np.percentile(mine, (50, 90)) / 1e3 if len(mine) else (0.0, 0.0)
         rank = int(training.ranks[column])
         rows.append(
-            cells(
+            plain_cells(
                 f"rank {rank}",
                 calls.trace.hosts[rank],
                 f"{np.count_nonzero(last == column)}",
@@ -66,7 +66,7 @@ def ranks(calls: Calls) -> Sheet:
     found = summaries.lateness(calls)
     shown = sorted(found, key=lambda rank: (-rank.waited_s, rank.rank))[:_MOST_RANKS]
     rows = [
-        cells(
+        plain_cells(
             f"rank {rank.rank}",
             calls.trace.hosts[rank.rank],
             f"{rank.calls_last}",
@@ -106,7 +106,7 @@ def imbalance(calls: Calls, alpha: MessageTime | None) -> Sheet:
     rows = []
     for row in summaries.imbalance(calls, alpha):
         values = (row.worst, row.average, row.node_worst, row.node_average)
-        rows.append(cells(row.size_class, str(row.calls), *map(_text_with_factor, values)))
+        rows.append(plain_cells(row.size_class, str(row.calls), *map(_text_with_factor, values)))
     source = f"alpha: {alpha.source}." if alpha is not None else "There is no alpha, so there are no factors."
     return Sheet(
         "Imbalance of arrival, averaged over calls",
@@ -124,7 +124,7 @@ def shares(calls: Calls) -> Sheet:
         part = share.waiting_ns / share.time_ns if share.time_ns > 0 else 0.0
         rows.append(
             [
-                *cells(
+                *plain_cells(
                     f"{COLLECTIVES[share.collective]}, {share.size_class}",
                     str(share.calls),
                     _percent(share.call_share),
@@ -154,7 +154,9 @@ def algorithms(calls: Calls) -> Sheet:
         for number in sorted(set(mine["algorithm"].tolist())):
             part = mine[mine["algorithm"] == number]
             name = calls.algorithms[number]
-            rows.append(cells(COLLECTIVES[collective], name, str(len(part)), _percent(len(part) / len(mine))))
+            rows.append(
+                plain_cells(COLLECTIVES[collective], name, str(len(part)), _percent(len(part) / len(mine)))
+            )
     return Sheet(
         "Algorithms that ran",
         ("collective", "algorithm", "calls", "of this collective"),
@@ -171,7 +173,7 @@ def trials(calls: Calls) -> Sheet:
         name = ("i" if trial.is_nonblocking else "") + COLLECTIVES[trial.collective]
         for alternative in trial.alternatives:
             rows.append(
-                cells(
+                plain_cells(
                     f"{name} on {format_count(trial.ranks, 'rank')}",
                     format_size_range(trial.least_bytes, trial.most_bytes),
                     alternative.algorithm,

@@ -51,18 +51,18 @@ class Communicator:
 
     index: int
     identity: int
-    ranks: int  # of an inter-communicator: the ranks of the larger recorded side
+    size: int  # of an inter-communicator: that of the larger recorded side
     inter: bool
     several_jobs: bool  # some processes are not in this MPI_COMM_WORLD, and so not in this trace
     members: Sequence[int]  # the ranks of MPI_COMM_WORLD whose files have it, ascending
     local: Mapping[int, int]  # by member: the number of the communicator in its file
     places: Mapping[int, int]  # by member: its rank in the communicator
-    world: int  # the size of MPI_COMM_WORLD
+    world_size: int
 
     @property
     def alone(self) -> bool:
         """Whether it has only one process, which waits for no other."""
-        return self.ranks < 2 and not self.inter
+        return self.size < 2 and not self.inter
 
     def __str__(self) -> str:
         number = f"{'inter-' if self.inter else ''}communicator {self.index}"
@@ -70,11 +70,11 @@ class Communicator:
             return f"{number} (ranks {ranges(self.members)}, and another job)"
         if self.inter:
             return f"{number} (ranks {ranges(self.members)})"
-        if self.ranks == self.world:
-            return f"{number} (all {format_count(self.world, 'rank')})"
-        if len(self.members) == self.ranks:
+        if self.size == self.world_size:
+            return f"{number} (all {format_count(self.world_size, 'rank')})"
+        if len(self.members) == self.size:
             return f"{number} (ranks {ranges(self.members)})"
-        return f"{number} ({format_count(self.ranks, 'rank')})"
+        return f"{number} ({format_count(self.size, 'rank')})"
 
 
 class Trace:

@@ -37,7 +37,10 @@ class Timing(NamedTuple):
 
 
 def timing(job: int, algorithm: str, median: float, low: float, high: float, samples: int) -> Timing | None:
-    """The timing of a median with its 95% interval, in µs. None if they have no logarithm."""
+    """The logarithm of a median, with its standard error from the 95% interval. All three are in µs.
+
+    None if the median or ``low`` is not positive, or ``high`` is not finite.
+    """
     if min(median, low) <= 0 or not math.isfinite(high):
         return None
     error = max(math.log(high / low) / _OF_95, _JOB_ERROR if samples >= ENOUGH_SAMPLES else _FEW_ERROR)

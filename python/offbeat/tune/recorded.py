@@ -56,9 +56,9 @@ def cells_of(folder: Path) -> list[RecordedCell]:
         for block in recorded.blocks(communicator):
             blocking = block.call["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT) == 0
             usable = block.same & blocking & block.present.all(axis=1) & ~block.pending.any(axis=1)
-            for key, calls in _grouped(block, usable, communicator.ranks):
-                if NAMES[key[0]] in COLLECTIVES and len(block.ranks) == communicator.ranks:
-                    groups.setdefault((communicator.ranks, *key), []).append(calls)
+            for key, calls in _grouped(block, usable, communicator.size):
+                if NAMES[key[0]] in COLLECTIVES and len(block.ranks) == communicator.size:
+                    groups.setdefault((communicator.size, *key), []).append(calls)
     found = [_cell(ranks, NAMES[collective], calls) for (ranks, collective, _), calls in groups.items()]
     if not found:
         raise CommandError(f"{folder} has no blocking call of a collective that offbeat serves, on all ranks")

@@ -15,7 +15,7 @@ namespace offbeat::direct {
 // Each of several pieces may begin anywhere in a page, so each needs up to a page more.
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (call.collective == Collective::bcast && ranks > most_ranks_without_tree) return call.output.bytes();
-  const ExchangedBlocks exchanged(call, rank, ranks);
+  const BlockExchange exchanged(call, rank, ranks);
   if (!exchanged.gives_others()) return 0;
   const std::size_t piece = exchanged.longest_own_block() * call.output.width;
   const auto pieces = static_cast<std::size_t>(exchanged.pieces());
@@ -28,7 +28,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
     co_return;
   }
   Board& board = *net.board();
-  const ExchangedBlocks exchanged(call, net.rank, net.size);
+  const BlockExchange exchanged(call, net.rank, net.size);
   const std::size_t window = board.shape().window_bytes / call.output.width;
   const std::size_t share = window / static_cast<std::size_t>(exchanged.pieces());
   // If all that the ranks read and write takes half of the cache, little of a result would be found in the

@@ -80,7 +80,7 @@ class CommunicatorMeans {
   [[nodiscard]] MpiTransport& transport_of(int index);
   // Prepares a transport for collective `index` of those under way; 0 is the blocking one.
   void prepare(MpiTransport& transport, int index);
-  // Returns how to wait for collective `index` of those under way.
+  // Returns how this rank waits in the collective with this index: it spins, yields or sleeps.
   [[nodiscard]] Patience patience_of(int index);
   // Notes who is late in blocking calls.
   [[nodiscard]] Lateness& lateness() { return lateness_; }

@@ -328,15 +328,15 @@ class RequestCalls {
   }
 
   struct Found {
-    int own = 0;
-    int place = -1;         // where the first one is that is not over
+    int own_seen = 0;       // offbeat's requests up to that one
+    int place = -1;         // index of offbeat's first request that is not over
     MPI_Request request{};  // that one, as the host knows it
   };
-  [[gnu::noinline]] static Found look_at_own(int count, const MPI_Request* requests) noexcept {
+  [[gnu::noinline]] static Found find_unfinished_own(int count, const MPI_Request* requests) noexcept {
     Found found;
     advance([&] {
       for_each_active(count, requests, [&](int i, Activity& mine) {
-        ++found.own;
+        ++found.own_seen;
         if (is_over(mine)) return true;
         found.place = i;
         found.request = mine.request();
@@ -356,8 +356,9 @@ class RequestCalls {
   static int testall_or_one(int count, MPI_Request* requests, int* flag, MPI_Status* statuses, Next&& next) {
     if (all_belong_to_host() || flag == nullptr) [[likely]]
       return next(count, requests);
-    Found found = look_at_own(count, requests);
-    if (found.own == 0) return measured(count, requests, Waits::no, [&] { return next(count, requests); });
+    Found found = find_unfinished_own(count, requests);
+    if (found.own_seen == 0)
+      return measured(count, requests, Waits::no, [&] { return next(count, requests); });
     if (found.place >= 0 && count > 1) {
       give_turn(found.request);
       *flag = 0;
@@ -370,7 +371,7 @@ class RequestCalls {
         *requests = MPI_REQUEST_NULL;
       return code;
     }
-    if (found.own == count) {
+    if (found.own_seen == count) {
       *flag = 1;
     } else {
       const int code = call_host_with(count, requests, RequestsForHost::OwnRequests::hidden,

@@ -3,9 +3,9 @@
 // writes the latter.
 //
 // Both MPI_X and PMPI_X are exported. Programs call MPI_X; a tool behind offbeat gets that call first
-// (tools.hpp). Tools call PMPI_X, and so do Open MPI's Fortran bindings, which have already turned Fortran's
-// sentinels into C's. So one C function serves every language. A call from inside offbeat, or from inside the
-// host while offbeat calls it, goes straight through.
+// (profilers.hpp). Tools call PMPI_X, and so do Open MPI's Fortran bindings, which have already turned
+// Fortran's sentinels into C's. So one C function serves every language. A call from inside offbeat, or from
+// inside the host while offbeat calls it, goes straight through.
 //
 // Functions that call the host, a tool or an error handler hold nothing that has to be destroyed, because
 // such a call may not return: programs install error handlers that throw, or that jump. Only the spawns keep
@@ -120,7 +120,7 @@ template <Collective collective, Form form, CountKind counts, class... Arguments
 // Does the work of MPI_X of a served collective.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 int call_of_program(Arguments... arguments) {
-  const auto tool = runtime().tools.find<collective, form, counts>(arguments...);
+  const auto tool = runtime().profilers.find<collective, form, counts>(arguments...);
   if (tool != nullptr && !inside_offbeat) [[unlikely]]
     return tool(arguments...);
   return call<collective, form, counts>(arguments...);

@@ -24,7 +24,7 @@
 #include "mpi/host/host.hpp"
 #include "mpi/host/host_variables.hpp"
 #include "mpi/host/inside_offbeat.hpp"
-#include "mpi/host/tools.hpp"
+#include "mpi/host/profilers.hpp"
 #include "mpi/operations/host_progress.hpp"
 #include "mpi/process/build_identity.hpp"
 #include "mpi/types/types.hpp"
@@ -108,7 +108,7 @@ class Runtime {
   const Host host;  // first, so that OtherFamily is thrown before any setting is read
   const Settings settings;
   const std::uint64_t settings_hash = settings.agreement();
-  const Tools tools;
+  const ProfilerFunctions profilers;
   const HostProgress progress{host, settings.progress_cpus};
   const HostMpi host_mpi = host.has_version_text_prefix("Open MPI")       ? HostMpi::open_mpi
                            : host.has_version_text_prefix("Intel(R) MPI") ? HostMpi::intel

@@ -78,7 +78,7 @@ bool board_has_channels(const Board& board, int pieces) {
 }
 
 Task run_through_channels(const WindowRound& round) {
-  const ExchangedBlocks& exchanged = round.exchanged;
+  const BlockExchange& exchanged = round.exchanged;
   Board& board = round.board;
   const int ranks = round.net.size;
   const auto places = static_cast<std::size_t>(ranks);

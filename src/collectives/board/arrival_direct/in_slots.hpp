@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/copy.hpp"
-#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
+#include "collectives/board/arrival_direct/block_exchange.hpp"
 #include "collectives/board/board_rounds.hpp"
 #include "node/board.hpp"
 
@@ -44,7 +44,7 @@ class InSlots {
     const std::size_t bytes =
         facts_of(collective).has_operation
             ? call_.output.bytes()
-            : ExchangedBlocks(call_, rank_, board_.size).place_of_block_from(rank).bytes();
+            : BlockExchange(call_, rank_, board_.size).place_of_block_from(rank).bytes();
     return Board::InlineSlot::bytes_with(bytes);
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
@@ -63,7 +63,7 @@ class InSlots {
     } else {
       for (int giver = 0; giver < board_.size; ++giver) {
         if (!gives(giver)) continue;
-        const Vector receipt = ExchangedBlocks(call_, rank_, board_.size).place_of_block_from(giver);
+        const Vector receipt = BlockExchange(call_, rank_, board_.size).place_of_block_from(giver);
         const void* source = data[giver];
         if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
       }

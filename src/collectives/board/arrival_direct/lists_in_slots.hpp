@@ -8,7 +8,7 @@
 
 #include "base/copy.hpp"
 #include "base/task.hpp"
-#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
+#include "collectives/board/arrival_direct/block_exchange.hpp"
 #include "node/board.hpp"
 
 namespace offbeat::direct {
@@ -22,7 +22,7 @@ class ListsInSlots {
   ListsInSlots(Board& board, const Call& call)
       : board_(board),
         exchanged_(call, board.rank, board.size),
-        longest_(ExchangedBlocks(call, board.rank, board.size).longest()),
+        longest_(BlockExchange(call, board.rank, board.size).longest()),
         sequence_(board.sequence.present) {}
 
   void put_own_data() {
@@ -81,7 +81,7 @@ class ListsInSlots {
   }
 
   Board& board_;
-  const ExchangedBlocks exchanged_;
+  const BlockExchange exchanged_;
   const std::size_t longest_;  // of this rank's blocks; computed once, because it looks at each block
   const std::uint64_t sequence_;
 };

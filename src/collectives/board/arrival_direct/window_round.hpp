@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
+#include "collectives/board/arrival_direct/block_exchange.hpp"
 #include "node/board.hpp"
 #include "transport/endpoint.hpp"
 
@@ -24,7 +24,7 @@ AnyVector clipped_slice(const AnyVector& vector, std::size_t first_element, std:
 
 class WindowRound {
  public:
-  WindowRound(const Endpoint& net, const ExchangedBlocks& exchanged, std::size_t first_element,
+  WindowRound(const Endpoint& net, const BlockExchange& exchanged, std::size_t first_element,
               std::size_t most_elements)
       : net(net),
         exchanged(exchanged),
@@ -73,7 +73,7 @@ class WindowRound {
   }
 
   const Endpoint& net;
-  const ExchangedBlocks& exchanged;
+  const BlockExchange& exchanged;
   Board& board;
   const std::uint64_t number;
   const std::size_t first_element;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ExchangedBlocks says which rank gives which block to which rank in a call.
+// Which rank gives which block to which rank in a call. Nothing here changes while the call runs.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace offbeat::direct {
 
-class ExchangedBlocks {
+class BlockExchange {
  public:
-  ExchangedBlocks(const Call& call, int rank, int ranks) : call_(call), rank_(rank), ranks_(ranks) {}
+  BlockExchange(const Call& call, int rank, int ranks) : call_(call), rank_(rank), ranks_(ranks) {}
 
   [[nodiscard]] bool gives(int rank) const { return roles_.gives(rank, call_.root); }
   [[nodiscard]] bool takes(int rank) const { return roles_.takes(rank, call_.root); }

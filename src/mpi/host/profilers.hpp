@@ -14,9 +14,9 @@
 
 namespace offbeat {
 
-// The tools' functions for the served collectives.
-struct Tools : CollectiveFunctions {
-  Tools() : CollectiveFunctions("MPI_", Host::next) {}
+// The profilers' functions for the served collectives.
+struct ProfilerFunctions : CollectiveFunctions {
+  ProfilerFunctions() : CollectiveFunctions("MPI_", Host::next) {}
 };
 
 }  // namespace offbeat

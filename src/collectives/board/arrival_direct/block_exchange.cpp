@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "collectives/board/arrival_direct/exchanged_blocks.hpp"
+#include "collectives/board/arrival_direct/block_exchange.hpp"
 
 namespace offbeat::direct {
 
-std::size_t ExchangedBlocks::longest() const {
+std::size_t BlockExchange::longest() const {
   switch (call_.collective) {
     case Collective::allgatherv:
     case Collective::gatherv:
