@@ -83,5 +83,7 @@ def test_the_report_says_what_is_pinned(offbeat: Offbeat, tmp_path: Path) -> Non
     done = offbeat("report", "run.trace")
     assert done.returncode == 0, done.stderr
     _, _, table = done.stdout.partition("Alternatives that the job measured")
-    assert re.search(r"^ allreduce on 3 ranks +20 KiB \.\. 24 KiB +native +10 +40.0 µs *$", table, re.M), table
+    assert re.search(r"^ allreduce on 3 ranks +20 KiB \.\. 24 KiB +native +10 +40.0 µs *$", table, re.M), (
+        table
+    )
     assert re.search(r" ring\) +110 +30.0 µs +pinned *$", table, re.M), table

@@ -370,6 +370,13 @@ static void open_stream(struct stream* stream, MPI_Comm communicator, unsigned s
     MPI_Bcast_init(stream->persistent_data, 64, MPI_INT, 0, communicator, MPI_INFO_NULL, &stream->persistent);
 }
 
+/* MPICH 4.0 reads from address MPI_IN_PLACE in an MPI_Reduce of more than 2 KiB whose root is not rank 0. */
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION)
+enum { crashes_in_place = 1 };
+#else
+enum { crashes_in_place = 0 };
+#endif
+
 /* Makes one call. Few sizes and kinds come often, so that trials end. */
 static void step(struct stream* stream, int id) {
   static const enum kind often[] = {BCAST, ALLGATHER, ALLREDUCE};
@@ -381,7 +388,7 @@ static void step(struct stream* stream, int id) {
   call->kind = draw(calls, 4) != 0 ? often[draw(calls, 3)] : (enum kind)draw(calls, KINDS);
   call->n = draw(calls, 4) != 0 ? (draw(calls, 3) != 0 ? 2 : most_ints / 2) : (int)draw(calls, (unsigned)most_ints) + 1;
   call->root = (int)draw(calls, (unsigned)stream->size);
-  call->in_place = draw(calls, 4) == 0;
+  call->in_place = draw(calls, 4) == 0 && !(crashes_in_place && call->kind == REDUCE && call->root != 0);
   const int reduces = call->kind >= ALLREDUCE;
   call->stride = !reduces && draw(calls, 4) == 0 ? 2 : 1;
   call->type = call->stride > 1 ? with_gaps : MPI_INT;
