@@ -162,8 +162,10 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(2049, 9), "native");
   EXPECT_EQ(on_a_node_each((2 << 20) - 1), "arrival_owners");
   EXPECT_EQ(on_a_node_each(2 << 20), "ring");
-  EXPECT_EQ(on_a_node_each(32767, 16), "native");
-  EXPECT_EQ(on_a_node_each(32768, 16), "arrival_owners");
+  EXPECT_EQ(on_a_node_each(32767, 15), "native");
+  EXPECT_EQ(on_a_node_each(32768, 15), "arrival_owners");
+  EXPECT_EQ(on_a_node_each((1 << 20) - 1, 16), "native");
+  EXPECT_EQ(on_a_node_each(1 << 20, 16), "arrival_owners");
   EXPECT_EQ(on_a_node_each(32768, 17), "native");
   EXPECT_EQ(on_a_node_each(1 << 20, 127), "arrival_owners");
   EXPECT_EQ(on_a_node_each(1 << 20, 128), "native");
