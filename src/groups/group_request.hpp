@@ -90,6 +90,7 @@ class MessageRequest final : public GroupRequest {
 
  private:
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
+  [[nodiscard]] bool has_begun() const override { return has_begun_; }
   void abandon() noexcept override;
   void deliver() const override;
   // Throws BoardError if the wait is in vain.

@@ -179,6 +179,13 @@ void Operation::abandon() noexcept {
   if (has_started_) plan_.transport->abandon(task_);
 }
 
+void Operation::advance_first() noexcept {
+  Operation* first = this;
+  while (first->previous_ != nullptr && !first->previous_->has_begun()) first = first->previous_;
+  while (first != this) std::exchange(first, first->next_)->advance(HostCalls::messages);
+  advance(HostCalls::messages);
+}
+
 bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
   calls = owner_->calls_of_operation(calls);

@@ -126,8 +126,9 @@ class Operation {
     has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
   }
-  // Advances the operation from its owner's thread as it begins. Call this while you hold the lock.
-  void advance_first() noexcept { advance(HostCalls::messages); }
+  // Advances the operation from its owner's thread as it begins, after those before it in the list that have
+  // not begun: messages must begin in the order of their calls. Call this while you hold the lock.
+  void advance_first() noexcept;
 
   // Advances as far as it can without waiting. Returns true if the operation is complete. Throws
   // CommunicationError if it failed.
@@ -154,6 +155,8 @@ class Operation {
   // Advances without waiting, and sets `got_further` if that was possible. Returns true if the operation is
   // over. Throws what ends it.
   [[nodiscard]] virtual bool step(bool& got_further, HostCalls calls);
+  // Returns true once step() has begun the operation.
+  [[nodiscard]] virtual bool has_begun() const { return has_started_; }
   // Forgets what is under way, after a failure.
   virtual void abandon() noexcept;
   // Returns the next operation queued on the same stage, or null. It starts when this one completes. The

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages between two ranks of a group, as a program without MPI sends them.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -543,6 +545,38 @@ TEST(Message, RefusesBadArguments) {
     barrier(group);
     offbeat_group_free(&group);
   }));
+}
+
+// With OFFBEAT_PROGRESS_CPUS, messages that are begun may wait until the progress thread takes them. A
+// blocking message must not get ahead of them.
+TEST(Message, KeepsTheOrderOfTheCallsIfAThreadDoesAllWork) {
+  constexpr std::size_t begun = 6;
+  const auto exchange = [](Shared& shared, int rank) {
+    setenv("OFFBEAT_PROGRESS_CPUS", "0", 1);
+    offbeat_group* group = make_group(shared, rank, 2);
+    cpu_set_t other_core;
+    CPU_ZERO(&other_core);
+    CPU_SET(1, &other_core);
+    sched_setaffinity(0, sizeof other_core, &other_core);  // fails if there is no other one
+    for (int round = 0; round < 3000; ++round) {
+      std::array<Bytes, begun + 1> expected, data;
+      std::array<offbeat_request*, begun> requests{};
+      for (std::size_t k = 0; k <= begun; ++k) {
+        expected[k] = data_of(8 * (k + 1), 0, 1, 5, round);
+        data[k] = rank == 0 ? expected[k] : Bytes(expected[k].size());
+        const offbeat_message message = message_of(group, 1 - rank, 5, data[k]);
+        const offbeat_status status =
+            k == begun ? (rank == 0 ? offbeat_send : offbeat_receive)(&message)
+                       : (rank == 0 ? offbeat_begin_send : offbeat_begin_receive)(&message, &requests[k]);
+        require(status == OFFBEAT_OK, "message " + std::to_string(k));
+      }
+      for (offbeat_request*& request : requests) require(offbeat_wait(&request) == OFFBEAT_OK, "wait");
+      require(data == expected, "wrong data");
+    }
+    offbeat_group_free(&group);
+  };
+  // Whether a message has to wait is chance, so several pairs of processes try.
+  for (int pair = 0; pair < 20 && !HasFailure(); ++pair) expect_success(ranks::run(2, exchange));
 }
 
 }  // namespace
