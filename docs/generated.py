@@ -259,17 +259,6 @@ def c_interface() -> str:
     return "\n\n".join(written)
 
 
-def python_core() -> str:
-    """The functions of `offbeat` itself, from the signatures and texts of the compiled module."""
-    written = []
-    for name in offbeat.__all__:
-        text = getattr(offbeat, name).__doc__ or ""
-        signature, _, meaning = text.partition("\n\n")
-        if signature.startswith(f"{name}("):
-            written += [f"```python\n{signature}\n```", escaped(meaning)]
-    return "\n\n".join(written)
-
-
 PARTS: dict[str, Callable[..., str]] = {
     "algorithms": algorithms,
     "help": shown_help,
@@ -277,7 +266,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "other_settings": other_settings,
     "patterns": patterns,
     "c_interface": c_interface,
-    "python_core": python_core,
     "measured": measured.source,
     "board_table": measured.board_table,
     "nodes_table": measured.nodes_table,
@@ -289,5 +277,11 @@ PARTS: dict[str, Callable[..., str]] = {
 
 
 def inserted(page: str) -> str:
-    """The text of a page with its generated parts."""
-    return MARK.sub(lambda found: PARTS[found[1]](*filter(None, [found[2]])), page)
+    """The text of a page with its generated parts, none of which is empty."""
+
+    def part(found: re.Match[str]) -> str:
+        text = PARTS[found[1]](*filter(None, [found[2]]))
+        assert text.strip(), f"the generated part {found[1]} is empty"
+        return text
+
+    return MARK.sub(part, page)

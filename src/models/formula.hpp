@@ -125,6 +125,9 @@ class Formula {
   };
   class Evaluation;
 
+  // Throws UsageError if a letter has no value, or one that depends on itself.
+  void require_values(std::string_view text) const;
+
   std::vector<Node> nodes_;
   std::uint16_t root_ = 0;
   std::vector<Definition> definitions_;

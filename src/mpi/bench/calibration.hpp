@@ -4,40 +4,11 @@
 // Rank 0 reads the probes from a file and writes one record for each. In a probe a few ranks take part; the
 // first of them leads. Before each sample they meet at the leader, which tells them to go on or to stop. All
 // other ranks nap, so that they do not take cores away from those that are measured.
-//
-//   round_trip  a b [c d ...]   pairs exchange a message at once; a sample is half of a round trip
-//   fan_out     a b c ...       a sends to the others at once; until the last of them has its message
-//   fan_in      a b c ...       the others send to a at once; until a has all messages
-//   late        a b             a sends, b receives when the message is there; the times of both calls
-//   eager       a b             the longest message whose send does not wait until b receives, by bisection
-//   combine     a [b ...]       each rank combines two vectors into a third
-//   copy        a [b ...]       each rank copies a vector
-//   line        a b             a cache line goes from a to b, through memory that the ranks of a node share
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "mpi/bench/clock.hpp"
 #include "mpi/bench/job.hpp"
 
 namespace offbeat::bench {
-
-enum class ProbeKind : std::uint8_t { round_trip, fan_out, fan_in, late, eager, combine, copy, line };
-
-// One line of the file: "KIND ROUND BYTES LEAD_US RANK ...".
-struct Probe {
-  ProbeKind kind = ProbeKind::round_trip;
-  std::int64_t round = 0;  // only copied into the record of the result
-  std::size_t bytes = 0;   // of a message or vector; of the longest one in `eager`
-  Nanoseconds lead_ns = 0;
-  std::vector<int> ranks;
-};
-
-// Throws std::runtime_error, whose text is one line.
-[[nodiscard]] std::vector<Probe> parse_probes(const std::string& text, int ranks);
 
 // Runs `--calibrate --probes FILE --output FILE --deadline UNIX_TIME [--yield]` on all ranks.
 void run_calibration(Job& job, int argc, char** argv);
