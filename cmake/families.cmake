@@ -82,7 +82,6 @@ endfunction()
 # The files of the fast path are compiled each for itself, and so are those with names of their own that another
 # file has, too.
 set_source_files_properties(
-  src/mpi/bench/prober.cpp
   src/mpi/communicators/communicator.cpp
   src/mpi/communicators/transport.cpp
   src/mpi/interpose/activities.cpp

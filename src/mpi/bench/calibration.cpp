@@ -25,15 +25,15 @@ namespace {
 constexpr Nanoseconds nap_ns = 200'000;
 constexpr int result_tag = 3;  // a Prober has 1 and 2
 
-struct Arguments {
+struct CalibrationArguments {
   std::string probes;
   std::string output;
   double deadline_s = 0;
   bool yield = false;
 };
 
-Arguments parse_arguments(int argc, char** argv) {
-  Arguments arguments;
+CalibrationArguments parse_calibration_arguments(int argc, char** argv) {
+  CalibrationArguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
     if (name == "--yield") {
@@ -129,7 +129,7 @@ Record header_of(const Job& job, const std::vector<std::string>& hosts, double c
 }  // namespace
 
 void run_calibration(Job& job, int argc, char** argv) {
-  const Arguments arguments = parse_arguments(argc, argv);
+  const CalibrationArguments arguments = parse_calibration_arguments(argc, argv);
   job.yield = arguments.yield;
   if (job.rank == 0) job.records.open(arguments.output);
   const std::vector<Probe> probes = parse_probes(text_of(job, arguments.probes), job.ranks);

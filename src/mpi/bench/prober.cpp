@@ -278,7 +278,7 @@ bool Prober::send_waits_for_receiver(std::int64_t length) {
 double Prober::time_of_work() {
   const std::size_t vectors = probe_->kind == ProbeKind::combine ? 3 : 2;
   const std::size_t calls = std::max<std::size_t>(1, (std::size_t{1} << 20) / probe_->bytes);
-  const Kernels kernels = find_kernels(ElementType::float32, ReduceOp::sum);
+  const Kernels kernels = find_kernels(offbeat::ElementType::float32, ReduceOp::sum);
   const Nanoseconds begin = now_ns();
   for (std::size_t call = 0; call < calls; ++call) {
     if (cold_ + vectors * probe_->bytes > memory_.size()) cold_ = 0;
