@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What rules `A | B` cost: the last delays of many calls, from the last arrival to the last exit, on one
-// node.
+// Measures what rules `A | B` cost on one node, by the last delays of many calls: the times from the last
+// arrival to the last exit.
 //
 //     adaptation mixed|short|change CALLS ROUNDS A B
 //
@@ -8,13 +8,13 @@
 // change: bcasts of 64 KiB; in the second half one rank after the other is late.
 //
 // A round runs the program three times: with A alone, with B alone, and with the rules of the start, which
-// say `A | B`. Each of the three begins as a new program would, because a new choice ends all trials. Before
-// the rounds that count there is one that does not. For each kind of calls rank 0 prints a line
+// say `A | B`. Each of the three begins as a new program would, because a new choice ends all trials. The
+// first round does not count. For each kind of calls rank 0 prints a line
 //
 //     ROUND WAY, KIND: CALLS SECONDS CALLS_BY_B LAST_BY_B
 //
-// with the sum of the last delays, the number of calls that B ran, and 1 if B ran the last call. Of `change`
-// it prints the second half of each half, when a trial has opened again.
+// with the sum of the last delays, the number of calls that B ran, and 1 if B ran the last call. For `change`
+// it prints only the second half of each half. A trial has then opened again.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>

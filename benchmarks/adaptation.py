@@ -9,10 +9,9 @@ rounds of one job. The best fixed choice takes the faster alternative of each ki
 over the rounds. The table has these columns:
 
 - the medians over the rounds of the sums of the last delays, in milliseconds, of A, B and `A | B`
-- more: what the median of `A | B` is above that of the best, and the middle 90% of what it would be if the
-  rounds were drawn again (bootstrap)
-- counted: the calls that `A | B` gave to the slower alternative, times what such a call takes more, in the
-  mean of all rounds. A time slice that is lost changes this figure little.
+- more: how far the median of `A | B` is above that of the best, and a 90% interval (bootstrap over rounds)
+- counted: what the slower alternative cost in `A | B`: its calls in the mean round, times how much longer
+  each takes. A lost time slice changes this figure little.
 - slower: the share of these calls
 - pinned: in how many rounds the last call ran the slower alternative
 
@@ -40,7 +39,7 @@ SOURCE = Path(__file__).resolve().with_suffix(".c")
 LINE = re.compile(r"^\d+ (\d), (.+): (\d+) (\d+\.\d+) (\d+) (\d)$", re.M)
 PROGRAMS = {"mixed": 1.0, "short": 2.0, "change": 0.8}  # name: its calls, as a multiple of --calls
 COLLECTIVES = ("bcast", "allgather", "alltoall")
-BOTH = 2  # the way `A | B`; 0 and 1 are the alternatives
+BOTH = 2  # index of `A | B`; 0 and 1 are the alternatives
 
 
 @dataclass

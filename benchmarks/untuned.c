@@ -3,14 +3,15 @@
  *
  *     untuned COLLECTIVE,... BYTES,... WARM_UP CALLS
  *
- * Each cell is a collective, blocking or not, a length and a pattern of arrival, with a communicator of its
- * own: what offbeat has found out in other cells does not count. After WARM_UP calls that do not count come
- * CALLS calls that do, and more of short ones, until they have taken `short_cell` seconds. The time of a call
- * is the time inside MPI, for a non-blocking call in its begin and its wait, in the mean of all ranks. Rank 0
- * prints the mean of the middle half of the calls: a rank that loses its core in a few calls does not decide.
- * In the pattern "random" each rank computes for a random time before each call, at most longest_delay(): the
- * ranks are as late without offbeat as with it. A barrier ends each ten calls, as programs have one now and
- * then. */
+ * Each cell is a collective, blocking or not, a length and a pattern of arrival. It has a communicator of its
+ * own, so other cells have taught offbeat nothing about it. The first WARM_UP calls do not count. Then come
+ * CALLS calls that do. If they are short, more follow until they have taken `short_cell` seconds. The time of
+ * a call is the time inside MPI, averaged over the ranks: for a non-blocking call, in its begin and its wait.
+ * Rank 0 prints the mean of the middle half of the calls, so a few calls with a lost core do not count.
+ *
+ * In the pattern "random" each rank computes before each call for a random time up to longest_delay(), so the
+ * ranks are as late without offbeat as with it. A barrier follows every tenth call, as programs have one now
+ * and then. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static int ascending(const void* one, const void* other) {
   return difference < 0 ? -1 : difference > 0;
 }
 
-// About what a collective of this length takes.
+// Returns roughly how long a collective of this length takes.
 static double longest_delay(int bytes) { return 1e-6 + bytes / 4e9; }
 
 static double mean_of_middle_half(double* times, int count) {

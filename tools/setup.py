@@ -207,7 +207,7 @@ def pip_install(path: Path, requirements: tuple[str, ...]) -> None:
 
 
 def install_test_tools() -> None:
-    """Install what only the tests need, in build/venv, which has all else that these packages need."""
+    """Install what only the tests need into build/venv, which already has what these packages need."""
     stamp = VENV / "offbeat-test-tools"
     key = "\n".join(TEST_TOOLS)
     if not fresh(stamp, key):
@@ -218,7 +218,7 @@ def install_test_tools() -> None:
 def install_package(families: str = "ON") -> None:
     """Build offbeat and install it into build/venv, if a source has changed. Objects stay in build/wheel.
 
-    With fewer families than all (ON), a package that has all of them is also good enough.
+    If ``families`` is not ON, which means all, a package with all families is good enough, too.
     """
     stamp = VENV / "offbeat-package"
     of_all = content_hash(PACKAGE_SOURCES)
@@ -226,7 +226,7 @@ def install_package(families: str = "ON") -> None:
     if fresh(stamp, key) or fresh(stamp, of_all):
         return
     stamp.unlink(missing_ok=True)
-    # Its requirements are there. Another pip may work in this environment, so this one installs nothing else.
+    # Installs nothing else: the requirements are there, and another pip may be at work in this environment.
     command = [*pip_of(VENV), "install", "--no-deps", "--no-build-isolation"]
     command += ["--config-settings=cmake.build-type=Release"]
     # ./test compiles the unit tests there later, with the same objects.
@@ -302,7 +302,7 @@ def make_other_environments(mpis: tuple[str, ...], torch: bool) -> None:
     for name in mpis:
         make_venv(BUILD / "mpi" / name, MPIS[name])
     if torch:
-        install_torch()  # who tests it says why that does not work
+        install_torch()  # if it fails, the torch stage says why
 
 
 @contextlib.contextmanager

@@ -114,7 +114,7 @@ def format_as_ms(nanoseconds: float) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number of things: ``1 rank``, ``1,024 ranks``. ``noun`` is the singular of one with a plural in s."""
+    """A number of things: ``1 rank``, ``1,024 ranks``. ``noun`` is a singular whose plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

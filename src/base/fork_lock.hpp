@@ -11,9 +11,9 @@
 
 namespace offbeat {
 
-// The lock knows the process of its holder. Use it with std::lock_guard, for what is done rarely: it makes a
-// system call. What it guards must be valid at every instant, because the holder may be gone in the middle of
-// a change.
+// The lock knows the process of its holder. Use it with std::lock_guard, and only for rare work: it makes a
+// system call. The data it guards must be valid at every instant, because the holder may vanish in the middle
+// of a change.
 class ForkLock {
  public:
   void lock() noexcept {

@@ -82,7 +82,7 @@ bool LineOfNode::is_said() const {
   const Address address(name_);
   const int asking = socket(AF_UNIX, socket_kind, 0);
   if (asking < 0) return false;
-  // EAGAIN: many ask at once.
+  // EAGAIN means that many processes ask at once.
   const bool is_held = connect(asking, address.get(), address.bytes) == 0 || errno == EAGAIN;
   ucred holder{};
   socklen_t bytes = sizeof holder;

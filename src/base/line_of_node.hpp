@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lines that every rank of a job would print alike, where the ranks cannot agree on who prints: before
-// MPI_Init, or if a rank has found something alone. One rank of each node prints them.
+// One rank of each node prints a line that every rank of the job would print. The ranks cannot agree on who
+// prints: MPI_Init has not run yet, or a rank has found something alone.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ class LineOfNode {
   explicit LineOfNode(std::string_view line);
   LineOfNode(const LineOfNode&) = delete;
   LineOfNode& operator=(const LineOfNode&) = delete;
-  // Does not give the name back: that is up to the end of the process.
+  // Keeps the name: only the end of the process gives it back.
   ~LineOfNode() = default;
 
-  // Prints the line, unless another rank of the node has. Returns false if one has.
+  // Prints the line, unless another rank of the node has printed it. Returns false if another has.
   bool say_first();
   // Returns true if another rank of the node has printed the line, or is about to, and still runs.
   [[nodiscard]] bool is_said() const;

@@ -372,7 +372,7 @@ int launcher_rank(std::string_view family) {
   return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
 }
 
-// A launcher may run in a step of SLURM, which then differs between nodes. So SLURM comes last.
+// SLURM comes last, because a launcher may start each node in a SLURM step of its own.
 std::string launcher_job(std::string_view family) {
   // Returns the values of these variables, or "" if the first one is not set.
   const auto values = [](std::initializer_list<const char*> names) {

@@ -127,7 +127,7 @@ class GridSearch {
     return "grid(" + sizes + (are_equal ? ", " + part(0) : algorithms) + ")";
   }
 
-  // Returns the time of what grid_text() has returned for some length.
+  // Returns the time of an expression that grid_text() has returned for some length.
   [[nodiscard]] double seconds(const Expression& chosen) const {
     const bool is_grid = chosen.algorithm == &combinators::grid;
     suara::Grid grid{.dimensions = is_grid ? static_cast<int>(chosen.dimensions.size()) : 1};

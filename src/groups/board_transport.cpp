@@ -16,7 +16,7 @@ void BoardTransport::use(Board& node_board) {
 
 bool BoardTransport::start(Transfer&) { throw CommunicationError("this algorithm sends messages"); }
 
-// If this is the only coroutine of the rank, nothing is done meanwhile but the turns of the host. The copy
+// If no other coroutine of the rank can run, the rank waits here, and only gives the host its turns. The copy
 // goes on, and so do those that prefetch() has begun.
 bool BoardTransport::start_on_device(Computation& computation) {
   if (devices_->begin(computation)) return true;

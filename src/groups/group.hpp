@@ -61,7 +61,7 @@ class Group final : public OperationsOwner {
   [[nodiscard]] static const Expression* last_algorithm();
 
  private:
-  friend class GroupMaker;  // of group_set_up.cpp
+  friend class GroupMaker;  // in group_set_up.cpp
   Group(GroupProcess& process, int rank, int size);
   // Returns the plans of the algorithms that are chosen now, all of which run without a host.
   [[nodiscard]] Plans current_plans() const;
@@ -89,7 +89,7 @@ class Group final : public OperationsOwner {
   // Ends all use of the group. Later calls throw the first failure.
   void break_off(const BoardError& failure);
   // Returns how a call is carried out. run() and begin() each pass their own `plans`, because two threads may
-  // be in them at once.
+  // be in these functions at once.
   [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
   [[nodiscard]] std::unique_ptr<GroupRequest> begin_request(const CallArguments& arguments,
                                                             const CallOptions& options);

@@ -38,8 +38,8 @@ struct ObservedGroupCall {
   const char* operation = "";  // likewise
 };
 
-// Returns what an observer sees of a call in a group of this many ranks. As in traces of MPI, bytes are what
-// this rank contributes.
+// Returns what an observer sees of a call in a group of this many ranks. As in traces of MPI, `bytes` counts
+// what this rank contributes.
 [[nodiscard]] ObservedGroupCall observed(const CallArguments& arguments, int rank, int ranks,
                                          bool is_blocking);
 

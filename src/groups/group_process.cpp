@@ -22,10 +22,11 @@ namespace {
 
 constinit std::atomic<std::uint64_t> forks{0};
 
-// The process whose budget this thread has locked, because it is about to fork.
+// The GroupProcess whose window budget this thread has locked, because it is about to fork.
 constinit thread_local GroupProcess* locked_for_fork = nullptr;
 
-// The handlers may be registered twice, if a thread forks while another one registers them.
+// The handlers may be registered twice if a thread forks while another one registers them. So they lock at
+// most once.
 void prepare_fork() {
   if (locked_for_fork != nullptr) return;
   locked_for_fork = GroupProcess::find();

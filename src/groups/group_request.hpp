@@ -35,7 +35,7 @@ class GroupRequest : public Operation {
   [[nodiscard]] bool test_call();
   void wait_for_call();
 
-  // Calls `done` of the options. Destroys the request.
+  // Calls the function `done` of the options, then destroys the request.
   static void end(void* request) noexcept;
 
  protected:

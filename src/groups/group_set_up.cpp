@@ -117,7 +117,7 @@ Group::Group(GroupProcess& process, int rank, int size)
 // BoardError on all ranks if one of them cannot go on.
 class GroupMaker {
  public:
-  // Takes all memory that the first exchange needs.
+  // Allocates all memory that the first exchange needs.
   GroupMaker(int rank, int size, const Exchange& exchange, GroupObserver* observer)
       : rank_(rank),
         size_(size),
@@ -177,7 +177,7 @@ class GroupMaker {
       refuse(rank_, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size_) + " ranks");
   }
 
-  // Says which ranks share a node. A made-up size of the nodes (OFFBEAT_NODE_RANKS) needs an MPI.
+  // Finds out which ranks share a node. OFFBEAT_NODE_RANKS, which makes up nodes, works only with an MPI.
   void place_ranks() {
     first_unconnected_ = first_not_connected(greetings_, world_ranks_);
     Membership& membership = group_->membership_;

@@ -28,7 +28,7 @@ struct Message {
   ArrivalTarget arrival;
 
   // The members below belong to the carrier.
-  std::uint64_t number = 0;  // as the carrier counts messages
+  std::uint64_t number = 0;  // given by the carrier, which counts messages
   std::size_t moved_bytes = 0;
   bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
   bool is_over = false;
@@ -55,7 +55,7 @@ class MessageQueue {
   Message* last_ = nullptr;
 };
 
-// Notes what a receive of rank `receiver` has found: a message of `bytes` bytes from rank `from`. Throws
+// Records in `receive` that rank `receiver` gets a message of `bytes` bytes from rank `from`. Throws
 // BoardError if the lengths differ.
 void note_arrival(Message& receive, int receiver, int from, int tag, std::size_t bytes);
 

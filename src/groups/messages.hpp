@@ -67,7 +67,7 @@ class Messages final : public MessageCarrier {
   void begin_from_any(Message& receive);
   // Gives the receive a message that came before it.
   void take(Message& receive, Peer& from, UnexpectedList::iterator found);
-  // Gives the receive the message that it has found. Throws BoardError if the lengths differ.
+  // Gives the receive the message that belongs to it. Throws BoardError if the lengths differ.
   void match(Message& receive, const Peer& from, const Frame& frame);
   void expect_pieces(Message& receive, Peer& from, const Frame& frame);
   // Reads what a peer has sent. Returns true if there was anything.

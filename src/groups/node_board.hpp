@@ -229,7 +229,8 @@ class NodeBoard {
   void look_at_peers(Stage& stage, double now_s);
   // Returns true if the process of this member of the node has ended.
   [[nodiscard]] bool has_died(int member) { return peers_[static_cast<std::size_t>(member)].is_dead(); }
-  // Return the number and the name of a member of the node, as people know it, and errors that name it.
+  // These return the number and the name under which people know a member of the node, and errors that name
+  // it.
   [[nodiscard]] int number_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
   [[nodiscard]] std::string name_of(int member) const;
   [[nodiscard]] BoardError has_left_error(int member) const;

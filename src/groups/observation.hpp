@@ -5,8 +5,8 @@
 
 namespace offbeat {
 
-// Tells a log about one call, if there is a log. The call counts as failed unless returns() is called. `Log`
-// has begins() and returns(), as a GroupCallLog has.
+// Observation reports one call to a log, if there is a log. The call counts as failed unless returns() is
+// called. `Log` has begins() and returns(), as GroupCallLog does.
 template <class Log>
 class Observation {
  public:

@@ -16,7 +16,7 @@ namespace offbeat {
 
 class Operation;
 
-// What becomes of the operations of an owner when the program ends the host MPI.
+// What happens to the operations of an owner when the program ends the host MPI.
 enum class WhenHostEnds : std::uint8_t {
   go_on,  // they need no host
   stop,   // the program must not wait for them any more
@@ -68,9 +68,9 @@ class OperationsOwner {
   virtual void require_intact() const = 0;
   // Ends all use of the board and the messages. Called in an exception's handler.
   virtual void break_down() = 0;
-  // Does what break_down() does, because the program ends the host MPI before operations are over.
+  // Called instead of break_down() if the program ends the host MPI before operations are over.
   virtual void break_down_with_host() {}
-  // Does what break_down() does, for an operation that has failed.
+  // Called instead of break_down() if one operation has failed.
   virtual void break_down_in(Operation&) { break_down(); }
   // Count the operations. end_use() returns true if nothing uses this object any more. The caller then
   // destroys it.
@@ -107,9 +107,9 @@ struct OperationPlan {
 // One collective or message under way: begun by the program and not complete yet.
 //
 // Each collective of a communicator or group has its own lanes and its own stage of the board; a message has
-// neither (OperationPlan::no_index). If there are
-// enough stages, operations never wait for one another. Otherwise an operation starts when its predecessor on
-// the stage is complete; the program does not wait for that either.
+// neither (OperationPlan::no_index). If there are enough stages, operations never wait for one another.
+// Otherwise an operation starts when its predecessor on the stage is complete; the program does not wait for
+// that either.
 class Operation {
  public:
   // `bytes` is the length of the call (Call::length).
@@ -126,8 +126,9 @@ class Operation {
     has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
   }
-  // Advances the operation from its owner's thread as it begins, after those before it in the list that have
-  // not begun: messages must begin in the order of their calls. Call this while you hold the lock.
+  // Advances the operation in its owner's thread, which begins it. First advances those before it in the list
+  // that have not begun, because messages must begin in the order of their calls. Call this while you hold
+  // the lock.
   void advance_first() noexcept;
 
   // Advances as far as it can without waiting. Returns true if the operation is complete. Throws

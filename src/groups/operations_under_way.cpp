@@ -75,7 +75,7 @@ void OperationsUnderWay::end_watch(OperationsOwner& owner) noexcept {
   --owner.watchers_;
 }
 
-// When an operation has failed, the next one on its stage joins the list, and fails in the same loop.
+// After an operation has failed, the next one on its stage joins the list and fails in the same loop.
 void OperationsUnderWay::end_host() noexcept {
   const Lock lock(*this);
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = next_to_advance_) {
@@ -161,7 +161,7 @@ void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {
   }
 }
 
-// There may be many: any number of messages is under way at once, and the first operation on each stage.
+// The list may be long: it has any number of messages, and the first operation on each stage.
 void OperationsUnderWay::add(Operation& operation) {
   if (has_host_ended() && operation.owner_->when_host_ends_ == WhenHostEnds::stop) return;
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;

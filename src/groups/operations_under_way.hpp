@@ -46,7 +46,7 @@ class OperationsUnderWay {
   // end_watch(), so use `patience` only until then.
   [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
   void end_watch(OperationsOwner& owner) noexcept;
-  // Call this before the program ends the host MPI. WhenHostEnds says what becomes of each operation.
+  // Call this before the program ends the host MPI. WhenHostEnds says what happens to each operation.
   void end_host() noexcept;
   // Call this in the child of a fork(). The operations of the parent are not the child's.
   void forget_all() noexcept;

@@ -56,8 +56,8 @@ std::size_t BoardShape::total_bytes() const {
 
 // The wait is short: the gate is closed only while some pages are given back, and the rank that closed it
 // waits for no other rank. So this wait throws nothing and gives the host no turn, which a thread of offbeat
-// could not give. If the rank has died meanwhile, this one opens the gate in its place. Pages that were given
-// back in part do no harm either. The call then waits for the dead rank, as for any other that has died.
+// could not give. If that rank has died, this one opens the gate instead. Pages that were given back only in
+// part do no harm. The call then waits for the dead rank, as for any other that has died.
 void Board::wait_at_gate() const noexcept {
   constexpr std::uint64_t between_looks_us = 100'000;
   std::uint64_t last_look = ProcessorClock::now();

@@ -245,7 +245,7 @@ class Board {
   // they mean.
   class Step {
    public:
-    // Returns a word: 0 <= index < BoardShape::words_per_step().
+    // Returns word `index`, with 0 <= index < BoardShape::words_per_step().
     [[nodiscard]] Word& word(int index) const {
       return *reinterpret_cast<Word*>(memory_ + static_cast<std::size_t>(index) * BoardShape::line);
     }
@@ -408,14 +408,14 @@ class Board {
   std::uint64_t shown_core_ = 0;
 
  public:
-  // Says whether the process of a rank of the board has died. Null: nobody knows.
+  // call() says whether the process of a rank of the board has died. It is null if nobody knows.
   struct DeathCheck {
     bool (*call)(void* state, int rank) = nullptr;
     void* state = nullptr;
   };
-  // The members from here on come last, behind those that every call reads.
+  // The members from here on come last, so that those that every call reads are close together.
   DeathCheck has_died;
-  // The readers in the last immediate collective and the last round of each half.
+  // The ranks that read in the last immediate collective, and in the last round, of each half.
   std::array<Readers, 2> slot_readers;
   std::array<Readers, 2> window_readers;
 };

@@ -5,7 +5,7 @@
 // one stays where it is, if the algorithm runs on the board of one node. The algorithm then gets the device's
 // addresses. It may slice these vectors, and name them in Computations. The transport hands each such
 // computation to this class. It copies what the computation needs to host memory, carries it out, and copies
-// the result to the device. If a window of the board is one of the two ends, the copy goes straight there.
+// the result to the device. If the data go to or from a window of the board, they are copied straight there.
 //
 //     input on the device  ->  window of this rank           put(), or ahead of it: prefetch()
 //     window of any rank   ->  output on the device          copy(); goes on until the round ends

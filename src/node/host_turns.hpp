@@ -188,8 +188,8 @@ class TurnBurst {
     messages_came_in_ = longer >= fewest_long_turns_ + 2;
   }
 
-  std::array<double, turns>
-      durations_s_;  // written before read: clearing it would take too long in a short wait
+  // Written before it is read: clearing it would take too long in a short wait.
+  std::array<double, turns> durations_s_;
   int turns_ = turns;
   int fewest_long_turns_ = std::numeric_limits<int>::max() - 2;
   bool messages_came_in_ = false;

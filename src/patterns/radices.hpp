@@ -22,8 +22,8 @@ struct RadixStep {
   }
 };
 
-// The members of a group without `mine` are numbered from 0. member_among_others() returns the member with
-// number k, and index_among_others() returns the number of a member.
+// These functions number the members of a group other than `mine` from 0. member_among_others() returns the
+// member with index `k`, and index_among_others() returns the index of a member.
 [[nodiscard]] constexpr int member_among_others(int mine, int k) { return k < mine ? k : k + 1; }
 [[nodiscard]] constexpr int index_among_others(int mine, int member) {
   return member < mine ? member : member - 1;

@@ -7,11 +7,12 @@
 
 namespace offbeat {
 
-// Member i of the part is rank  first + stride * (i * width + min(i, wide)), or list[i] if there is a list.
+// Member i of the part is  first + stride * (i * smaller_group_size + min(i, larger_groups)), or list[i] if
+// there is a list.
 // `smaller_group_size` and `larger_groups` describe the leaders of contiguous groups: the first
 // `larger_groups` groups have smaller_group_size + 1 ranks, the others have `smaller_group_size`. A plain row
-// or column has width 1 and wide 0. Lists are for parts without a formula: the ranks of a node, or one rank
-// of each node.
+// or column has groups of one rank and no larger ones. Lists are for parts without a formula: the ranks of a
+// node, or one rank of each node.
 struct RankMap {
   int first = 0;
   int stride = 1;

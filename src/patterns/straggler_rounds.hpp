@@ -48,10 +48,9 @@ class StragglerRounds {
   }
 
  private:
-  // Fills `powers_of_z_` with the powers of z = 1/c. Each power is a sum of z^1 ... z^L, stored as bits 0 ...
-  // L -
-  // 1. `tail` defines z: z^L is the sum of the lower powers z^k whose bit k is set in `tail`. Returns false
-  // if z does not generate the field.
+  // Fills `powers_of_z_` with the powers of z = 1/c. Each power is a sum of some of z^1 to z^L, stored as
+  // bits 0 to L-1. `tail` defines z: z^L is the sum of the lower powers z^k whose bit k is set in `tail`.
+  // Returns false if z does not generate the field.
   bool fill_powers(unsigned tail) {
     const unsigned beyond = 1U << height_;
     powers_of_z_.assign(1, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The algorithms of the host MPIs that native(NAME) can name. host_algorithms.txt lists them for all versions
-// of each MPI; NamedHostAlgorithms says which of them this process can tell its host to use.
+// native(NAME) can name these algorithms of the host MPIs. host_algorithms.txt lists them for all versions of
+// each MPI. NamedHostAlgorithms says which of them this process can tell its host to use.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct HostAlgorithm {
 [[nodiscard]] const std::vector<HostAlgorithm>& host_algorithms();
 [[nodiscard]] std::string_view host_algorithms_text();
 
-// NamedHostAlgorithms holds the algorithms of this process's host that native(NAME) can have. All ranks of a
-// communicator must have equal ones (hash).
+// NamedHostAlgorithms holds the algorithms of this process's host that native(NAME) can name. Their hash()
+// must be equal on all ranks of a communicator.
 struct NamedHostAlgorithms {
   std::string host;                              // what the host calls itself, for people
   std::string reason_for_none;                   // the reason if the offer is empty, for people

@@ -37,8 +37,8 @@ struct ByteLimit {
   std::size_t bytes;
   bool is_per_node = false;
 
-  // Returns the limit in bytes on a communicator with `nodes` nodes. A product that would overflow becomes
-  // max_length.
+  // Returns the limit in bytes on a communicator with `nodes` nodes. Returns max_length if the product would
+  // overflow.
   [[nodiscard]] std::size_t on_nodes(int nodes) const {
     const auto times = is_per_node ? static_cast<std::size_t>(nodes) : 1;
     return bytes > max_length / times ? max_length : bytes * times;

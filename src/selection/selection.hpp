@@ -28,18 +28,18 @@ class Selection {
   // UsageError, which names the setting.
   void set_initial_choice(const Settings& settings);
 
-  // Sets the expression for every length at the start; choose_for_every_length() can return to it. Only valid
-  // before the first call. Throws ExpressionError.
+  // Sets the expression that calls of every length run until choose_for_every_length() chooses another one.
+  // Only valid before plans(). Throws ExpressionError.
   void set_initial_choice(Collective collective, std::string_view expression, std::string_view origin);
 
-  // Sets the user's rules, which come before the built-in ones. Only valid before the first call.
+  // Sets the user's rules, which come before the built-in ones. Only valid before plans().
   void set_initial_choice(Rules rules);
 
-  // Sets the user's machine, which gives grid(auto) its shape. Only valid before the first call.
+  // Sets the user's machine, which gives grid(auto) its shape. Only valid before plans().
   void set_initial_choice(Machine machine) { machine_ = std::move(machine); }
 
   // Sets the function that finds out what native(NAME) can name under this host. plans() calls it once a rule
-  // or a choice names something, with MPI running. Only valid before the first call.
+  // or a choice names something, with MPI running. Set the function before that.
   using HostAlgorithmsFunction = const NamedHostAlgorithms& (*)();
   void set_host_algorithms_function(HostAlgorithmsFunction offer) { host_algorithms_ = offer; }
   // Returns true if a rule or a choice has named an algorithm of the host.
@@ -51,8 +51,8 @@ class Selection {
     return choices_[index_of(collective)].by_program.load(std::memory_order_acquire);
   }
 
-  // Chooses `expression` for every length from now on. If it is empty, the choice returns to that of the
-  // start. Throws ExpressionError.
+  // Chooses `expression` for every length from now on. An empty text restores the initial choice. Throws
+  // ExpressionError.
   void choose_for_every_length(Collective collective, std::string_view expression, std::string_view origin);
 
   // Make the plans for a communicator with this placement. If `has_choices` is false, the first alternative

@@ -13,10 +13,10 @@ constexpr std::uint64_t missing(CombineTimes combine) {
   return combine == CombineTimes::shortest ? std::numeric_limits<std::uint64_t>::max() : 0;
 }
 
-// Returns the mean of the half that begins after the shortest eighth: a rank may be interrupted in any call,
-// so long times say little. The longest time over the ranks contains the wait for a late root, which is the
-// same for all alternatives and hides what they differ in. So of these only the shortest quarter counts.
-// `times` is sorted.
+// Returns the mean of the half of `times`, which are sorted, after the shortest eighth. Long times say
+// little, because a rank may be interrupted in any call. If the longest time over the ranks counts, the
+// shortest quarter is averaged: that time contains the wait for a late root, which hides how the alternatives
+// differ.
 std::uint64_t robust_mean(std::span<const std::uint64_t> times, CombineTimes combine) {
   if (times.empty()) return 0;
   const auto counted = combine == CombineTimes::longest
@@ -27,9 +27,10 @@ std::uint64_t robust_mean(std::span<const std::uint64_t> times, CombineTimes com
 
 }  // namespace
 
-// After `samples` calls of each alternative, warm-ups included, those are dropped whose shortest time is more
-// than `factor` times that of the best. The fewer the calls, the larger the factor. That bounds what a trial
-// can cost. A late root makes the longest time of a call longer, so there the factors are larger.
+// After `samples` calls of each alternative, including warm-ups, the trial drops every alternative whose
+// shortest time is more than `factor` times that of the best. The fewer the calls, the larger the factor.
+// This bounds what a trial can cost. A late root adds to the longest time over the ranks, so its factors are
+// larger.
 struct Trial::Look {
   std::size_t samples;
   double factor;
@@ -82,8 +83,8 @@ void Trial::open(std::size_t warm_ups, std::size_t samples) {
   begin_round();
 }
 
-// Calls of a program may differ in turns, such as long and short ones. The rounds are turned round as the
-// Thue-Morse sequence says, which gives each of two alternatives equal shares of the calls of such patterns.
+// A program may make long and short calls in turn. So the order within a round is reversed as the Thue-Morse
+// sequence says, which gives each of two alternatives equal shares of the calls of such patterns.
 void Trial::begin_round() {
   position_ = 0;
   row_ = samples_so_far_ < in_a_row_ ? std::min<std::size_t>(in_a_row_, 2) : in_a_row_;
@@ -181,16 +182,16 @@ void Trial::pin() {
 void Trial::make_slower_ones_wait() {
   const std::uint64_t best = shortest_[pinned_];
   if (best == 0) return;
-  // It may have been the root that was late.
+  // If the longest time counts, the root may have been late. So the wait is shorter.
   const std::uint64_t longest = combine_ == CombineTimes::shortest ? longest_wait : longest_wait / 8;
   for (std::size_t k = 0; k < alternatives_; ++k) {
-    if (known_[k] == 0 || shortest_[k] <= best) continue;  // it was away, or it lost nothing
+    if (known_[k] == 0 || shortest_[k] <= best) continue;  // it took no part, or lost nothing
     const std::uint64_t lost = known_[k] * (shortest_[k] - best);
     waits_[k] = std::min(lost * calls_per_lost_call / best, longest * period_);
   }
 }
 
-// The trial opens when at least one alternative takes part beside the pinned one.
+// The trial opens again as soon as another alternative than the pinned one may take part.
 void Trial::wait_for_next_opening() {
   is_open_ = false;
   waits_[pinned_] = 0;

@@ -32,9 +32,9 @@ enum class CombineTimes : std::uint8_t { shortest, longest };
 
 class Trial {
  public:
-  // A round runs each alternative `calls_in_a_row` times, the first rounds at most twice. The first
-  // `warm_ups` calls of each alternative are not averaged. Before it has had more calls, an alternative is
-  // only dropped if it is hopeless. Throws std::bad_alloc; nothing else here allocates memory.
+  // A round runs each alternative `calls_in_a_row` times, or at most twice in the first rounds. The first
+  // `warm_ups` calls of each alternative are not averaged; during them, only a hopeless alternative is
+  // dropped. Throws std::bad_alloc; nothing else here allocates memory.
   Trial(std::size_t alternatives, CombineTimes combine, std::size_t calls_in_a_row = 1,
         std::size_t warm_ups = 2);
 
@@ -43,8 +43,8 @@ class Trial {
   // Returns true if the time of the next call matters.
   [[nodiscard]] bool measures() const { return is_open_ && !is_due_; }
 
-  // Counts the next call if nothing but that has to be done. Otherwise returns false, and count_call() must
-  // follow.
+  // Counts the next call if counting is all that has to be done. Otherwise returns false, and count_call()
+  // must follow.
   [[nodiscard]] bool try_count_call() {
     if (is_open_ || calls_left_ == 1) return false;
     --calls_left_;
@@ -82,19 +82,19 @@ class Trial {
 
   // How much faster an alternative must be than the one that was pinned before, or than the first one.
   static constexpr double margin = 0.03;
-  // How many calls of each alternative are averaged, at first and when the trial opens again. Before these
-  // come warm-ups. An alternative that takes 4 times as long as the best is dropped after 2 calls, one that
-  // takes 1.5 times as long after 4, and one that takes 1.25 times as long after 8. Where the longest time
-  // over the ranks counts, these are 4 times after 4 calls and 1.5 times after 8.
+  // How many calls of each alternative are averaged after its warm-ups, in the first trial and when it opens
+  // again. An alternative that takes 4 times as long as the best is dropped after 2 calls, one that takes 1.5
+  // times as long after 4, and one that takes 1.25 times as long after 8. If the longest time over the ranks
+  // counts, these are 4 times after 4 calls and 1.5 times after 8.
   static constexpr std::size_t first_samples = 14;
   static constexpr std::size_t later_samples = 7;
   static constexpr std::size_t later_warm_ups = 1;
   // The number of calls until the trial opens again for the first time. It doubles each time.
   static constexpr std::uint64_t first_period = 256;
   static constexpr std::uint64_t longest_period = std::uint64_t{1} << 20;
-  // Before a slower alternative takes part again, there are this many calls for each call of the best that
-  // would have fitted into the time that it lost: that is 0.5%. But it does not wait longer than
-  // `longest_wait` periods, or an eighth of that where the longest time counts.
+  // A slower alternative waits before it takes part again. In the time that it lost, the best one could have
+  // run some calls. The wait is this many calls for each of them, so the loss is 0.5%. It is at most
+  // `longest_wait` periods, or an eighth of that if the longest time counts.
   static constexpr std::uint64_t calls_per_lost_call = 200;
   static constexpr std::uint64_t longest_wait = 64;
 
@@ -127,17 +127,17 @@ class Trial {
   std::vector<std::size_t> order_;    // the calls of this round
   std::size_t position_ = 0;          // in order_
   std::size_t row_ = 0;               // calls of each alternative in this round
-  std::size_t rounds_averaged_ = 0;   // those before this one
+  std::size_t rounds_averaged_ = 0;   // the rounds before this one
   std::size_t samples_so_far_ = 0;    // of each alternative, in the rounds before this one
-  std::size_t all_samples_ = 0;       // of each alternative, warm-ups included
+  std::size_t all_samples_ = 0;       // of each alternative, including warm-ups
   std::size_t warm_ups_ = 0;          // of each alternative
   std::size_t until_first_look_ = 0;  // samples of each alternative
   std::vector<std::uint64_t> times_;  // the first sample of all alternatives, then the second and so on
-  std::size_t slots_combined_ = 0;    // with the other ranks
+  std::size_t slots_combined_ = 0;    // slots whose times the ranks have combined
   std::vector<std::uint64_t> sorted_;
   std::vector<std::uint64_t> shortest_;  // of each alternative
   std::vector<std::uint64_t> estimates_;
-  std::vector<std::uint64_t> known_;  // the number of times of each alternative
+  std::vector<std::uint64_t> known_;  // how many times each alternative has
 };
 
 }  // namespace offbeat

@@ -37,9 +37,8 @@ struct SimulatedMessage {
   bool is_leaving_node = false;   // true while it is in the port out of its node, or in the node's memory
   bool is_entering_node = false;  // true while it is in the port into its node
   bool has_arrived = false;       // true if its first byte has arrived
-  [[nodiscard]] bool is_final() const {
-    return has_arrived && !is_leaving_node && !is_entering_node;
-  }  // `earliest_received` is final
+  // Returns true if `earliest_received` is final.
+  [[nodiscard]] bool is_final() const { return has_arrived && !is_leaving_node && !is_entering_node; }
 };
 
 class SimulatedMessages {

@@ -149,8 +149,8 @@ SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
   return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
 }
 
-// Sends the message off. Returns the time when its last byte leaves, or `not_known_yet` if others on the node
-// decide that.
+// Sends the message off. Returns the time when its last byte leaves, or `not_known_yet` if that depends on
+// other ranks of the node.
 double Simulator::transmit(SimulatedMessage& message) {
   compute_transfer_times(message);
   SimulatedPort& out = rank(message.source).ports(message).out;

@@ -24,14 +24,13 @@
 // Other costs are zero, and other limits infinite, unless the Network says otherwise:
 //
 //    overhead   A message occupies the sender's core for o_s before t, and the receiver's for o_r after
-//    `done`
-//               (LogP: Culler et al., PPoPP 1993). Messages and reductions share the core.
+//               `done` (LogP: Culler et al., PPoPP 1993). Messages and reductions share the core.
 //    gap        A port rests for a gap after each message (LogGP: Alexandrov et al., SPAA 1995). In and out
 //               have gaps of their own. So have the cards of the nodes: two messages begin to leave a node at
 //               least node_gap apart.
 //    handshake  A message above eager_bytes sends a request first, and the receiver answers when it has
-//    posted
-//               its receive. The message itself begins when the answer arrives. Each way takes `handshake`.
+//               posted its receive. The message itself begins when the answer arrives. Each way takes
+//               `handshake`.
 //    fan-in     All messages that enter a node at the same time share ejection_rate equally.
 //    memory     All that the ranks of a node do in memory at the same time shares memory_rate equally. A
 //               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m, and a

@@ -43,9 +43,9 @@ class Transport {
   // Returns false if vectors are phantoms. Scratch memory is then not allocated.
   [[nodiscard]] virtual bool moves_data() const { return true; }
 
-  // These serve vectors on a device (node/device_copies.hpp). prefetch() begins to copy `source` to `place`,
-  // if it is on a device. If copies of the round are under way, try_to_end_round() returns false, and
-  // resume_when_round_ends() resumes `waiter` when they are complete.
+  // These functions serve vectors on a device (node/device_copies.hpp). If `source` is on a device,
+  // prefetch() begins to copy it to `place`. If copies of the round are under way, try_to_end_round() returns
+  // false, and resume_when_round_ends() resumes `waiter` when they are complete.
   virtual void prefetch(const ConstVector& /*source*/, const Vector& /*place*/, bool /*for_next_round*/) {}
   [[nodiscard]] virtual bool try_to_end_round() { return true; }
   virtual void resume_when_round_ends(std::coroutine_handle<> /*waiter*/) {}
@@ -109,8 +109,8 @@ struct Computation {
   Vector destination;
   std::array<const void*, most_operands> operands;
   std::size_t operand_count;
-  std::uint32_t left_operands =
-      0;  // bit k: operand k goes to the left of the result so far, instead of to the right
+  // Bit k: operand k goes to the left of the result so far, instead of to the right.
+  std::uint32_t left_operands = 0;
   Vector second_destination{};
   bool to_shared = false;   // the destination of a copy is shared memory that other ranks have read
   bool past_cache = false;  // do not keep the destination of the copy (or `second_destination`) in the cache

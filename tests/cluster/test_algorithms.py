@@ -30,7 +30,7 @@ class Case:
 
     @property
     def turn(self) -> str:
-        """See conftest.py. One of two jobs takes its turn, on one shape."""
+        """The name of the turn (conftest.py): of two jobs one runs, on one shape."""
         return f"jobs {self.job // 2}"
 
     def __str__(self) -> str:

@@ -767,7 +767,7 @@ TEST(Group, NoticesARankThatHasLeft) {
   }));
 }
 
-// Other programs may have files there.
+// Other programs may have files in /dev/shm.
 std::vector<std::string> files_in_shm() {
   std::vector<std::string> names;
   if (DIR* folder = opendir("/dev/shm")) {

@@ -547,8 +547,8 @@ TEST(Message, RefusesBadArguments) {
   }));
 }
 
-// With OFFBEAT_PROGRESS_CPUS, messages that are begun may wait until the progress thread takes them. A
-// blocking message must not get ahead of them.
+// With OFFBEAT_PROGRESS_CPUS, a message that was begun may wait until the progress thread takes it. A
+// blocking message must not overtake it.
 TEST(Message, KeepsTheOrderOfTheCallsIfAThreadDoesAllWork) {
   constexpr std::size_t begun = 6;
   const auto exchange = [](Shared& shared, int rank) {
@@ -557,7 +557,8 @@ TEST(Message, KeepsTheOrderOfTheCallsIfAThreadDoesAllWork) {
     cpu_set_t other_core;
     CPU_ZERO(&other_core);
     CPU_SET(1, &other_core);
-    sched_setaffinity(0, sizeof other_core, &other_core);  // fails if there is no other one
+    sched_setaffinity(0, sizeof other_core,
+                      &other_core);  // fails if there is only one core, which does no harm
     for (int round = 0; round < 3000; ++round) {
       std::array<Bytes, begun + 1> expected, data;
       std::array<offbeat_request*, begun> requests{};
@@ -575,7 +576,7 @@ TEST(Message, KeepsTheOrderOfTheCallsIfAThreadDoesAllWork) {
     }
     offbeat_group_free(&group);
   };
-  // Whether a message has to wait is chance, so several pairs of processes try.
+  // A message has to wait only by chance, so several pairs of processes try.
   for (int pair = 0; pair < 20 && !HasFailure(); ++pair) expect_success(ranks::run(2, exchange));
 }
 

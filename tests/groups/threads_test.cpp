@@ -190,8 +190,8 @@ TEST(Threads, ShareAGroup) {
   }));
 }
 
-// While one thread makes the first group, the process forks. The children make groups, too: what the thread
-// holds in the parent is not held in them.
+// The process forks while one of its threads makes the first group. The children make groups, too: no lock of
+// that thread may block them.
 TEST(Threads, MayForkWhileTheFirstGroupIsMade) {
   expect_success(ranks::run(1, [](Shared& shared, int rank) {
     std::atomic<bool> is_over{false};

@@ -29,7 +29,7 @@ from harness import CORES, MPIS, PROGRAMS, Mpi, compile_client, compile_program,
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
-# How tests name programs that need no further flags; `check` is that of test_allreduce.py.
+# These patterns find programs that tests compile without further flags. test_allreduce.py has `check`.
 PROGRAM = re.compile(r'compile_program\(mpi, PROGRAMS / "([\w.]+)"\)|check\(mpi, [^"]*"([\w.]+\.c(?:pp)?)"')
 CLIENT = re.compile(r'compile_client\(mpi, "([\w.]+)"\)')
 
@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile on all cores what most tests run; each of them would use one."""
+    """Compile the programs of most tests on all cores. Each test alone would use one core."""
     if session.config.option.collectonly:
         return
     wanted: set[tuple[Mpi, Callable[..., Path], Any]] = set()
@@ -138,7 +138,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     def compile_one(one: tuple[Mpi, Callable[..., Path], Any]) -> None:
         mpi, how, program = one
-        with contextlib.suppress(subprocess.SubprocessError):  # the test fails for it
+        with contextlib.suppress(subprocess.SubprocessError):  # the test that needs it then fails
             how(mpi, program)
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as workers:

@@ -68,7 +68,7 @@ def test_what_a_terminal_would_obey_is_escaped(mpi: Mpi, variable: str, value: s
 
 @INSIDE_OFFBEAT
 def test_a_launcher_that_ends_no_rank_shows_one_line(mpi: Mpi) -> None:
-    """As srun does by default. The ranks start one after the other, rank 0 in the middle."""
+    """srun ends no rank by default. The ranks start one after the other, rank 0 in the middle."""
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     script = (
         'for rank in 3 0 2 1; do PMI_RANK=$rank OMPI_COMM_WORLD_RANK=$rank MPI_LOCALNRANKS=4 '

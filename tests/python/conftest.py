@@ -69,7 +69,7 @@ def clean_environment(tmp_path: Path) -> dict[str, str]:
     return environment
 
 
-# What takes longest begins first, so that at the end no worker is left alone with it.
+# The longest files begin first, so that at the end no worker is left alone with one.
 LONGEST = ("test_lint.py", "test_site.py")
 
 

@@ -19,14 +19,14 @@ from offbeat.__main__ import make_app
 
 
 def import_what_typer_imports_late() -> None:
-    """Some of its modules, and pydantic, are imported when the first command line is read."""
+    """Import the modules, and pydantic, that typer imports when it reads its first command line."""
     app = typer.Typer()
     app.command()(lambda number: None)
     app(["1"], standalone_mode=False)
 
 
 def become(request: dict[str, Any]) -> None:
-    """Make this process one that a shell has just started."""
+    """Give this process the folder, environment and files of a command that a shell has just started."""
     os.chdir(request["folder"])
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()
@@ -41,7 +41,7 @@ def become(request: dict[str, Any]) -> None:
 
 make_app()
 import_what_typer_imports_late()
-gc.freeze()  # or the end of each command would copy the memory of all objects
+gc.freeze()  # otherwise the end of each command would copy the memory of all objects
 answers = os.fdopen(os.dup(1), "w")  # not inherited by what a command starts
 for line in sys.stdin:
     process = os.fork()

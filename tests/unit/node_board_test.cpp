@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board of a group in two processes, one of which dies at a bad moment.
+// Two processes share the board of a group, and one dies at a bad moment.
 #include "groups/node_board.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int ranks = 2;
 
-// What the two processes share beside the board.
+// Memory that the two processes share beside the board.
 struct Shared {
   std::array<std::array<std::byte, 512>, ranks> said{};
   std::atomic<int> arrived{0};

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <new>
 
-// A process that has no thread and no memory left.
+// This process can start no thread, and gets no memory if `has_memory` is false.
 namespace {
 bool has_memory = true;
 int refused_threads = 0;

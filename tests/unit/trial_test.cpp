@@ -84,11 +84,11 @@ TEST(Trial, CallsAreMeasuredInEqualShares) {
   EXPECT_EQ(ranks.count_of(1), 16);
 }
 
-// What a trial costs has a bound: an alternative that is far behind runs in few calls.
+// The cost of a trial is bounded: an alternative that is far behind runs in few calls.
 TEST(Trial, WhatIsHopelessIsDroppedAtOnce) {
   Ranks ranks(2);
   ranks.run(10'000, [](auto, std::size_t alternative, auto) { return alternative == 1 ? 20'000U : 1000U; });
-  // It loses the time of 2 * 19 calls, so 200 times as many calls follow before it is measured again.
+  // It loses the time of 2 * 19 calls, so it is measured again only after 200 times as many calls.
   EXPECT_EQ(ranks.count_of(1), 2 * 2);
 }
 
@@ -137,7 +137,7 @@ TEST(Trial, EachAlternativeWaitsForItself) {
   EXPECT_EQ(ranks.count_of(1), 2);
 }
 
-// Else the ranks would decide from different times.
+// Otherwise the ranks would decide from different times.
 TEST(Trial, ATimeThatComesAfterTheRanksHaveMetIsDropped) {
   Trial trial(2, CombineTimes::shortest);
   const std::size_t early = trial.count_call();
@@ -205,7 +205,7 @@ TEST(Trial, ALeafThatLeavesEarlyDoesNotDecide) {
   EXPECT_EQ(ranks.trials.front().pinned(), 0U);
 }
 
-// The wait for a late root is in the longest time, whatever the alternative.
+// The longest time contains the wait for a late root under every alternative.
 TEST(Trial, ALateRootDoesNotHideADifference) {
   for (std::uint32_t seed = 0; seed < 10; ++seed) {
     Ranks ranks(2, CombineTimes::longest, 2);
@@ -231,7 +231,7 @@ TEST(Trial, CallsInARow) {
 // Until the ranks have combined their times, calls run what was pinned, and are not measured.
 TEST(Trial, WaitsUntilTheRanksHaveMet) {
   Trial trial(2, CombineTimes::longest);
-  // After the first time too few calls have been measured to unpin an alternative.
+  // When the trial is due for the first time, too few calls were measured to unpin an alternative.
   for (const bool is_last : {false, true}) {
     while (!trial.is_due()) {
       const std::size_t now = trial.next();

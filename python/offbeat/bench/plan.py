@@ -22,7 +22,7 @@ NATIVE = "native"  # the name, among algorithms, of the host MPI's own collectiv
 BUILT_IN_CHOICE = "default"  # the name, among algorithms, of the preload's own choice
 DEFAULT_COLLECTIVE = "allreduce"  # the default collective of a benchmark; the output leaves its name out
 MAX_ITERATIONS = 1000
-MOST_RANKS = 1 << 20  # of a benchmark or a simulation; patterns and traces hold as many
+MOST_RANKS = 1 << 20  # of a benchmark, a simulation, a pattern or a trace
 _FACTS = {each["name"]: each for each in _core.collectives()}
 # The types of element that src/mpi/bench/elements.cpp has, and their bytes.
 TYPES = {

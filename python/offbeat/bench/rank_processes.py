@@ -39,7 +39,7 @@ def follow(
 ) -> None:
     """Start ranks, and fill ``records`` with what they write into ``output`` until they end.
 
-    ``folder`` gets a file of what mpirun and the ranks print, which ``show_output`` prints in the end.
+    What mpirun and the ranks print goes to a file in ``folder``. ``show_output`` prints that file in the end.
     Raises CommandError if they cannot be started, fail, or reach one of the limits.
     """
     with (folder / "said").open("wb") as said:

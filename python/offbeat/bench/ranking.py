@@ -29,7 +29,7 @@ class Row:
 
     @property
     def times(self) -> dict[str, float]:
-        """The median of each algorithm in microseconds, of those above 0."""
+        """The median of each algorithm in microseconds. Leaves out medians of 0."""
         return {algorithm: delay.median for algorithm, delay in self.delays.items() if delay.median > 0}
 
     @property

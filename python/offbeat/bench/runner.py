@@ -29,9 +29,8 @@ from offbeat.units import Skew, parse_skew
 NativeUs = Mapping[Call, float]  # the host's medians when no rank is late
 
 _SHARED_FILES = ("output", "arrivals", "cells", "gate")  # files that the ranks share with this process
-_GRACE_AFTER_DEADLINE_S = (
-    10.0  # how long after the deadline a call under way may take to end, together with the job
-)
+# How long a call under way, and the job, may run after the deadline.
+_GRACE_AFTER_DEADLINE_S = 10.0
 # The beginnings of the environment variables that change what the ranks run.
 _DESCRIBED_VARIABLES = (
     "OFFBEAT_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "HYDRA_",

@@ -91,7 +91,7 @@ def fit_parameters(results: Sequence[Result], layout: Layout) -> Calibrated:
 
 
 def quantile(result: Result) -> float:
-    """The quantile of the samples of a probe that stands for it, in microseconds."""
+    """The quantile of a probe's samples that stands for the probe, in microseconds."""
     return float(np.quantile(result.us, _SAMPLE_QUANTILE))
 
 

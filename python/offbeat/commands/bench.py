@@ -316,7 +316,7 @@ def _measure(
 
 
 def _kept(found: Benchmark, path: Path | None) -> str:
-    """What an interruption leaves, as the end of a line."""
+    """The end of a line that says what an interruption leaves."""
     if path is None:
         return "; nothing is kept without --json FILE"
     done = len({result.cell for result in found.results})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the verbs share that measure for long: bench, tune and calibrate."""
+"""Code that the long measurements share: bench, tune and calibrate."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def stop_interrupted(kept: str) -> NoReturn:
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user wrote the option. ``name`` is that of the parameter."""
+    """Whether the user wrote the option. ``name`` is the name of its parameter."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def refuse_others(context: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Raise CommandError for an option that is given and not ``allowed``, with ``why`` it may not be."""
+    """Raise CommandError if the user wrote an option outside ``allowed``. ``why`` is the reason to print."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in allowed and is_given(context, name):

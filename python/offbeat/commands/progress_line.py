@@ -10,7 +10,7 @@ _FILE_INTERVAL_S = 15.0
 
 
 class ProgressLine:
-    """Shows a text at most every ``on_terminal_every_s`` seconds, because it takes a core from the ranks.
+    """Shows a text at most every ``on_terminal_every_s`` seconds: printing takes a core from the ranks.
 
     With ``patient`` a file gets nothing if the work takes less than 15 seconds.
     """

@@ -282,7 +282,7 @@ def _rules_in_force(choice: Choice) -> str | None:
 def _new_courses(
     goal: Goal, common: Plan, choice: Choice, output: Path, given: set[str], *, force: bool
 ) -> list[Course]:
-    """The courses of a new tuning. ``given`` says which parameters about the cells the user wrote."""
+    """The courses of a new tuning. ``given`` names the parameters about cells that the user wrote."""
     folder = objectives.trace_of(goal.objective)
     cells = None
     if folder is not None:
@@ -309,7 +309,7 @@ def _new_courses(
 
 
 def _make_room(output: Path, goal: Goal, *, force: bool) -> None:
-    """Refuse files that exist, unless ``force`` is set, and remove what killed ranks left beside them."""
+    """Refuse to overwrite files unless ``force`` is set. Remove what killed ranks left beside them."""
     for ranks in goal.ranks:
         path = courses_.path_for(output, ranks, goal.ranks)
         if path.exists() and not force:
@@ -390,7 +390,7 @@ def _show(console: Console, work: Tuning, sheets: Sequence[Sequence[Row]], budge
 def _write_rules(
     console: Console, install: MpiInstall, rows: Sequence[Row], rules_file: Path | None, *, store: bool
 ) -> None:
-    """Write the rules to ``rules_file``, and store them. What is in no file is printed."""
+    """Write the rules to ``rules_file``, and store them. Print them if they go to no file."""
     date = today()
     fields, reasons = [row.fields() for row in rows], [row.reason(date) for row in rows]
     title = f"Rules of offbeat tune, {date}, for {install.vendor} {install.version}"

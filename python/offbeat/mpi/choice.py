@@ -97,7 +97,7 @@ def _variables_to_load(
 
 
 def _for_sanitizer(found: Linkage, environment: Mapping[str, str]) -> dict[str, str]:
-    """What lets a program with AddressSanitizer start, although libasan is not the first library."""
+    """The variable that lets a program with AddressSanitizer start, although libasan is not loaded first."""
     if not found.sanitized:
         return {}
     options = [environment["ASAN_OPTIONS"]] if environment.get("ASAN_OPTIONS") else []

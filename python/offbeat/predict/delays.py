@@ -73,7 +73,7 @@ class Delays:
     ranks: int
     source: str  # where the delays are from: an MPI and a machine, or a simulated machine
     mpi: str | None  # None: the delays are simulated
-    by_collective: Mapping[str, Sequence[Arrival]]  # all of one collective have equal algorithms and sizes
+    by_collective: Mapping[str, Sequence[Arrival]]  # those of one collective have equal algorithms and sizes
     notes: Sequence[str]  # for the user: what is doubtful or not used
 
     def sizes(self, collective: str) -> list[int]:

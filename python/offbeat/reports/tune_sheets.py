@@ -19,7 +19,7 @@ from offbeat.units import format_count, format_duration, format_size, format_us
 
 NOTE = "Last delays and their quotients are geometric means over the arrival patterns; below 1 is faster."
 SIMULATED_NOTE = (
-    "Of the MPI's: the last delay divided by that of what the MPI runs by default, in the simulator; a "
+    "The column `of the MPI's` has the simulated last delay divided by that of the MPI's default: a "
     "geometric mean over machines, numbers of nodes, sizes and arrival patterns. "
     "Where the algorithm is native, nothing is faster everywhere."
 )
@@ -125,14 +125,14 @@ def progress(now: Progress) -> str:
 
 
 def too_short(courses: Sequence[Course], budget_s: float, start_s: float) -> str:
-    """What is missing after a budget in which no race got all the times that a rule needs.
+    """The error after a budget in which no race got all the times that a rule needs.
 
-    ``start_s`` is what it takes to start a job.
+    ``start_s`` is how long it takes to start a job.
     """
     measured, wanted = zip(*(course.measured_of_wanted() for course in courses), strict=True)
     return (
         f"the budget of {budget_s:g} s was too short: {sum(measured)} of {format_count(sum(wanted), 'time')} "
-        f"were measured, so no algorithm has all of its own (to start a job takes {start_s:.1f} s here)"
+        f"were measured, so no algorithm has all its times (starting a job takes {start_s:.1f} s here)"
     )
 
 

@@ -21,7 +21,7 @@ from offbeat.units import Skew, format_size
 FORMAT = "offbeat simulate"
 VERSION = 1
 _MOST_CAUSES = 10
-_S_PER_RANK = 6e-6  # Rabenseifner's allreduce of 8 bytes on 65,536 nodes, on an AMD EPYC
+_S_PER_RANK = 6e-6  # measured with Rabenseifner's allreduce of 8 bytes on 65,536 nodes, on an AMD EPYC
 
 
 class Shape(NamedTuple):
@@ -206,7 +206,7 @@ def _number_of_results(plan: Plan, shape: Shape) -> int:
 
 
 def least_seconds(plan: Plan) -> float:
-    """What the run of a plan takes if all algorithms send few messages. Others take far longer."""
+    """How long a plan takes if all its algorithms send few messages. Other algorithms take far longer."""
     return _S_PER_RANK * sum(shape.ranks * _number_of_results(plan, shape) for shape in plan.shapes)
 
 

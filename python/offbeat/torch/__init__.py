@@ -71,9 +71,9 @@ def _connect_nodes(store: Any, rank: int, size: int) -> None:
 
 
 def _with_own_keys(store: Any, rank: int) -> Any:
-    """The store with keys that no earlier group has used, such as one that could not be made.
+    """The store with a prefix that no earlier group has used, not even one that could not be made.
 
-    Each rank counts its groups, and all ranks make equally many.
+    The prefix is the number of groups that this rank has made. All ranks make equally many.
     """
     number = store.add(f"offbeat/groups/{rank}", 1)
     return dist.PrefixStore(f"offbeat/{number}", store)

@@ -154,7 +154,7 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """What to look at."""
+        """What the user should look at."""
         if self.kind is Kind.VARYING:
             return (
                 "No single rank is to blame. This is noise, such as interrupts, other jobs, garbage "

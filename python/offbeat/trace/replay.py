@@ -53,7 +53,7 @@ class Replay:
     rank: Places  # the index of the rank among the recording ranks
     gap: Floats  # the time since the rank's last call, without ``independent``
     independent: Floats  # the time since the rank's last call in calls that need no other rank
-    stay: Floats  # the time from the last last_needed_arrival arrival to the exit
+    stay: Floats  # the time from the last needed arrival to the exit
     # One element per rank.
     gap_at_end: Floats  # the gap after its last call
     independent_at_end: Floats

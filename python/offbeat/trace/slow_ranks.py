@@ -64,7 +64,7 @@ class SlowRanks:
 
 
 def lateness(ready_at: NDArray[np.int64], known: NDArray[np.bool_]) -> Floats:
-    """How long after half of the ranks each is ready, in nanoseconds: steps x ranks; nan if not ``known``."""
+    """How late each rank is in each step, in nanoseconds after half of the ranks. nan if not ``known``."""
     late = np.full(ready_at.shape, np.nan)
     late[known] = np.maximum(ready_at[known] - formulas.usual_arrival(ready_at[known])[:, None], 0)
     return late

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The algorithms that compete in a tuning by simulation, and what the models say that they take.
+"""The algorithms that compete in a tuning by simulation, and their times by the models.
 
 The models prune these candidates (docs/explanation/models.md), and ``by_simulation`` simulates the rest.
 """
@@ -16,7 +16,8 @@ from offbeat.simulate.simulation import Shape
 from offbeat.tune import candidates
 from offbeat.units import spell_size
 
-NODE_AWARE = ("nap", "smp")  # they send little between nodes without being made of other algorithms
+# They send little between nodes, as hierarchies do, but are not made of other algorithms.
+NODE_AWARE = ("nap", "smp")
 _RADIXES = (4, 7, 8)
 _SEGMENT_BYTES = (16 << 10, 64 << 10)
 # Each rank sends to every other one, so the memory of a simulation grows with the square of the ranks.
@@ -87,7 +88,7 @@ def simulated(collective: str, shape: Shape, size_bytes: int) -> dict[str, Model
 def model_us(machine: Machine, collective: str, known: Modelled) -> float | None:
     """The time by the cost formula in microseconds, if there is one.
 
-    It is rather too low, because it serves as a bound.
+    It serves as a lower bound, so it is too low rather than too high.
     """
     a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
     a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)

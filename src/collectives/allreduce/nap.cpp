@@ -57,7 +57,7 @@ Task share_on_node(Endpoint node, ConstVector received, Vector all, int blocks, 
 }
 
 // Runs one step on nodes with boards. Each of radix - 1 ranks exchanges with a different node. Then every
-// rank combines what the ranks of its node received with `own_block`, the partial result of this node.
+// rank combines what the ranks of its node received with `mine`, the partial result of this node.
 Task step_on_board(Endpoint net, Call call, const NodesOfRank& view, RadixStep step, int number,
                    ConstVector mine) {
   const std::size_t count = call.input.count;

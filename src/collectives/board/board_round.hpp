@@ -39,9 +39,9 @@ class BoardRound {
     return chunk_of(all, chunk);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
-  // The words of a step. result() is marked when the node's result of the chunk is there, and
-  // global_result_word() when the result of all nodes is there (hierarchy). Each node phase gives its own
-  // meaning to the words node_phase_word(), one for each rank.
+  // These functions return the words of a step. result() is marked when the node's result of the chunk is
+  // there. In a hierarchy, global_result_word() is marked when the result of all nodes is there. There is one
+  // node_phase_word() for each rank, and each node phase gives them its own meaning.
   [[nodiscard]] static Board::Word& result(const Board::Step& step) { return step.word(0); }
   [[nodiscard]] static Board::Word& global_result_word(const Board::Step& step) { return step.word(1); }
   [[nodiscard]] static Board::Word& node_phase_word(const Board::Step& step, int index) {
@@ -165,8 +165,8 @@ class UncollectedResults {
 // Runs an algorithm that has a node_phase among ranks that are all on one node.
 [[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node.
-// `concurrent_ranks`, the number of ranks that share the work, decides how the message is cut.
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `at_once`, the
+// number of ranks that share the work, decides how the message is cut.
 template <class One>
 Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
   // Longer chunks are no faster, and they let other ranks wait longer for the last one.

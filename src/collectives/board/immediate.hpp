@@ -15,22 +15,20 @@ namespace offbeat {
 // An algorithm provides a class Form:
 //
 //     static constexpr int most_ranks;
-//     static std::size_t most_bytes(int ranks);         by Call::length
-//     static constexpr bool all_meet;                   as in waits.hpp
-//     Form(Board& board, const Call& call);             for collective number board.sequence.present
-//     std::size_t reads(int rank) const;   bytes that this rank reads from the slot of `rank`; 0 for none
-//     void put_own_data();                         provides the data that others wait for; writes no other
-//     slot bool has_arrived(int rank) const;       true if all data that this rank needs from `rank` are
-//     there const void* data(int rank) const;    the data of `rank` void take(const void* const* data); takes
-//     the data of all ranks, which are in rank order
+//     static std::size_t most_bytes(int ranks);    by Call::length
+//     static constexpr bool all_meet;              as in waits.hpp
+//     Form(Board& board, const Call& call);        for collective number board.sequence.present
+//     std::size_t bytes_to_read(int rank) const;   from the slot of `rank`
+//     void put_own_data();                         puts what others wait for into this rank's slot only
+//     bool has_arrived(int rank) const;            true if all that this rank needs from `rank` is there
+//     const void* data(int rank) const;            the data of `rank`
+//     void take_result(const void* const* data);   takes the data of all ranks, in rank order
 //
 // If ranks do not know each other's lengths, it provides two other functions instead of data() and
-// take(data):
+// take_result(data):
 //
-//     bool take_result();                         returns false on all ranks, and takes nothing, if some rank
-//     has
-//                                          more than fits
-//     bool is_too_long() const;            true if this rank has more than fits; it then waits for no other
+//     bool take_result();          if some rank has more than fits: takes nothing, false on all ranks
+//     bool is_too_long() const;    true if this rank has more than fits; it then waits for no other
 
 // The data that a form takes, in rank order. A form whose take_result() has no parameter finds its data
 // itself.

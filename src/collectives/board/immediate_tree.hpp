@@ -29,22 +29,24 @@
 
 namespace offbeat {
 
-// A form (tree_form.hpp) provides
+// A form (tree_form.hpp) provides:
 //
 //     static constexpr int most_ranks;
 //     static std::size_t most_bytes(int ranks);     upper bound on Call::length
-//     static constexpr bool data_go_up, data_go_down;     if both: no rank can end before every rank has
-//     begun Form(Board& board, const Call& call);         for collective number board.sequence.present const
-//     RadixTree& tree() const; bool has_arrived(int child) const;               true if the data that this
-//     child gives are there void combine(const RadixTree::Group& group);  adds what the children of a group
-//     have given void put_own_data();                                  gives this rank's data to the parent
+//     static constexpr bool data_go_up;             if both go, no rank can end before
+//     static constexpr bool data_go_down;           every rank has begun
+//     Form(Board& board, const Call& call);         for collective number board.sequence.present
+//     const RadixTree& tree() const;
+//     bool has_arrived(int child) const;            true if the data that this child gives are there
+//     void combine(const RadixTree::Group& group);  adds what the children of a group have given
+//     void put_own_data();                          gives this rank's data to the parent
 //     bool has_parent_data() const;                 true if the parent's data for this rank are there
-//     void take_result();                                  takes the parent's data
+//     void take_result();                           takes the parent's data
 //     void pass_down(int level);                    passes data down to the children of a group
 //
-// and, for virtual time, the addresses and the number of bytes that these functions read:
+// For virtual time it also provides the addresses and the number of bytes that these functions read:
 //
-//     const void* given_by(int child) const;        the slot from which combine() reads a child's data
+//     const void* slot_of_child(int child) const;   the slot from which combine() reads a child's data
 //     std::size_t bytes_given(const RadixTree::Group& group, int block) const;
 //                                                   the bytes there, for the child at `block` of its group
 //     const void* parent_line() const;              the line that has_parent_data() reads

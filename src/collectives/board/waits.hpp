@@ -58,7 +58,7 @@ class SpinningWaits {
     }
     return true;
   }
-  // Waits until condition() holds. A rank for which has_arrived(rank) is false may need this core meanwhile.
+  // Waits until condition() holds. Until has_arrived(rank) is true, that rank may need this core.
   template <class Condition, class HasCome>
   [[nodiscard]] bool until(Condition&& condition, HasCome&& has_arrived) const {
     if (!condition()) [[unlikely]] {
@@ -168,7 +168,8 @@ class ResumableSections {
 // The operands of a text whose driver keeps nothing for it.
 struct NoOperands {};
 
-// The two drivers: `Immediate::run` is run_spinning(), and `Immediate::run_in_steps` is run_in_steps().
+// The two drivers follow: `Immediate::run` is run_spinning(), and `Immediate::run_in_steps` is
+// run_in_steps().
 
 // `flatten`, because the text stays in registers only if it is inlined early.
 template <class Text>

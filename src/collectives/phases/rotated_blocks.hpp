@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RotatedBlocks lists the blocks of all ranks in the order in which an algorithm meets them: those of rank
-// `first`, first + 1 and so on around.
+// RotatedBlocks lists the blocks of all ranks from that of rank `first` on. After the last rank comes rank 0.
 #pragma once
 
 #include <cstddef>

@@ -64,7 +64,7 @@ class ShortScan {
     return rank >= rank_ ||
            board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
-  // Returns the data of `rank`. take_result() never reads those of the ranks above.
+  // Returns the data of `rank`. take_result() never reads the data of higher ranks.
   [[nodiscard]] const void* data(int rank) const {
     return rank == rank_ ? static_cast<const void*>(call_.input.data)
                          : board_.inline_slot(sequence_, rank).data;

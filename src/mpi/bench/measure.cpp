@@ -284,8 +284,8 @@ class CellRun {
   const std::vector<MeasuredVariant>& variants_;
   Buffers& buffers_;
   Computation computation_;
-  std::vector<std::size_t>
-      last_user_of_set_;  // the variant that last used each set; variants_.size() means none
+  // The variant that last used each set; variants_.size() means none.
+  std::vector<std::size_t> last_user_of_set_;
   std::vector<Measurement> measurements_;
   std::vector<CallBlock> blocks_;
   std::int64_t rounds_ = 1;  // how many rounds the next batch has (rank 0)

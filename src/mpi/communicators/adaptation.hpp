@@ -29,8 +29,8 @@ class MeasuredCall;
 // When the ranks have to combine their times, they do so at the beginning of the next blocking call.
 //
 // Calls of one communicator begin one after another, but any thread may end a non-blocking call. So the trial
-// has a lock. A call whose time does not matter needs no lock, because only the thread that begins calls
-// looks at what it changes.
+// has a lock. A call whose time does not matter needs no lock: only the thread that begins calls reads what
+// such a call changes.
 class RowTrial : public std::enable_shared_from_this<RowTrial> {
  public:
   RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes);
@@ -38,7 +38,7 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   [[nodiscard]] bool is_for(const PlanRow& row, CallForm form, std::size_t bytes) const {
     return row_ == &row && form_ == form && bytes_.contains(bytes);
   }
-  // Returns true if the row is the one that the plan in use has for such a call.
+  // Returns true if the plan in use has this row for such a call.
   [[nodiscard]] bool takes(Collective collective, CallForm form, std::size_t bytes, std::size_t width) const {
     return collective_ == collective && form_ == form && bytes_.contains(bytes) && width <= widest_;
   }
@@ -54,8 +54,8 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
       return ChosenAlternative::from_alternative(row_->alternatives[trial_.next()]);
     return pinned_;
   }
-  // Counts a blocking call as it begins, if nothing but that has to be done. Otherwise returns false, and
-  // begin_call() must follow.
+  // Counts a blocking call when it begins, if counting is all that has to be done. Otherwise returns false,
+  // and begin_call() must follow.
   [[nodiscard]] bool try_count_call() { return trial_.try_count_call(); }
   // Counts a blocking call as it begins. If it does not fail, end_call() must follow. `call` is what this
   // rank of the communicator does.
@@ -89,7 +89,7 @@ class RowTrial : public std::enable_shared_from_this<RowTrial> {
   void set_time(std::size_t slot, std::uint64_t nanoseconds);
   void copy_times(std::span<std::uint64_t> to);
 
-  // What a call needs that runs the pinned alternative is close together.
+  // These members come first, because every call that runs the pinned alternative reads them.
   const PlanRow* const row_;
   const Range<std::size_t> bytes_;
   const std::uint32_t widest_;  // the most bytes that an element may have
@@ -130,7 +130,7 @@ class MeasuredCall {
 
 class Adaptation {
  public:
-  // Returns a trial that takes such a call, if there was such a call not long ago. Otherwise returns null.
+  // Returns the trial of such calls if one was made not long ago, otherwise null.
   [[nodiscard]] RowTrial* recent(Collective collective, CallForm form, std::size_t bytes,
                                  std::size_t width) const {
     RowTrial* const found = recent_[place_of(collective, form, bytes)];

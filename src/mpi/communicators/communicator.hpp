@@ -57,8 +57,8 @@ class Communicator final : public OperationsOwner {
       return {mine.immediate_row()};
     return choose_from_rows(collective, bytes, width);
   }
-  // Call when a call begins that takes an alternative of a trial, unless RowTrial::try_count_call() suffices.
-  // If the trial is due then, the next blocking call of any collective lets the ranks decide.
+  // Call this when a call begins whose alternative a trial chose, unless RowTrial::try_count_call() has
+  // counted it. If the trial is then due, the ranks decide at the next blocking call of any collective.
   void begin_measured(RowTrial& row, const Call& call) {
     row.begin_call(call, rank_, size_);
     if (row.is_due()) [[unlikely]]
@@ -124,8 +124,8 @@ class Communicator final : public OperationsOwner {
 
   // Chooses for a non-blocking call that the host can serve, too. It never waits for another rank.
   [[nodiscard]] Choice choose_to_begin(Collective collective, std::size_t bytes, std::size_t width);
-  // Begins what was chosen. The sequel follows in every case, unless this throws. A call that is over because
-  // it is empty (skips_empty_calls) cannot be begun.
+  // Begins the chosen alternative. The sequel is always called later, unless this throws. Do not begin a call
+  // that is over because it is empty (skips_empty_calls).
   void begin(std::unique_ptr<Operation>& operation, ChosenAlternative chosen, const Call& call,
              std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins = nullptr);
 
@@ -241,8 +241,8 @@ class Communicator final : public OperationsOwner {
     if (Board* board = means_.board()) board->enter(calls_, collective, bytes);
   }
 
-  // RequestStages are the stages of a place that go to persistent requests, one by one and never twice. All
-  // ranks make the requests of a communicator in one order, so they need not agree on each request.
+  // RequestStages are the stages of a place for persistent requests. Each stage is given out once. All ranks
+  // make the requests of a communicator in one order, so they need not agree on each request.
   struct RequestStages {
     SharedMeans means;  // without a place if no stage is left
     std::shared_ptr<const TeamPlans> plans;
@@ -253,7 +253,7 @@ class Communicator final : public OperationsOwner {
   [[nodiscard]] BoardSize size_of_board_for(const Call& call) const;
   // Returns true if a stage is left that has everything `collective` needs. All ranks get equal answers.
   [[nodiscard]] bool has_stage_for(const RequestStages& request_stages, Collective collective) const;
-  // Returns the stages that this Communicator, which has the first stage of its board, leaves for others.
+  // Returns the stages that this Communicator leaves for others. It has the first stage of its board itself.
   [[nodiscard]] RequestStages request_stages() const;
   // Takes the next of these stages for this Communicator.
   void use(const RequestStages& request_stages);

@@ -45,7 +45,7 @@ void Communicator::use(const RequestStages& request_stages) {
   put_plans_into_use();
 }
 
-// If the ranks have nothing to agree on, a rank without memory still takes its stage, and only this rank
+// If the ranks have nothing to agree on, a rank without memory takes its stage first. Then only this rank
 // fails.
 std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
   const BoardSize size = size_of_board_for(call);

@@ -14,8 +14,8 @@ class CommunicatorLife {
  public:
   CommunicatorLife(const FaultTolerance& faults, MPI_Comm handle, bool may_be_revoked)
       : fault_tolerance_(faults), handle_(handle), may_be_revoked_(may_be_revoked) {}
-  // A communicator that works apart: it serves one persistent request of the program's communicator, with a
-  // board stage and tags of its own. `program_communicator_life` must outlive it.
+  // Makes the life of a communicator that works apart: it serves one persistent request of the program's
+  // communicator, with a board stage and tags of its own. `program_communicator_life` must outlive it.
   explicit CommunicatorLife(const CommunicatorLife* program_communicator_life)
       : fault_tolerance_(program_communicator_life->fault_tolerance_),
         origin_(program_communicator_life),

@@ -25,7 +25,7 @@ void say_once_that_names_do_not_hold() {
   });
 }
 
-// Prints once, on a rank that was refused. The other ranks of its node never print it.
+// Prints the reason once on each node, on a rank that was refused the board.
 void say_once_why_no_board(const std::string& why) {
   static std::atomic<bool> is_said{false};
   if (is_said.exchange(true) || why.empty()) return;

@@ -25,8 +25,8 @@ struct SharedMeans {
   std::shared_ptr<Team::Place> place;             // null before the ranks have agreed on one
   std::shared_ptr<PrivateCommunicator> messages;  // created when needed, or shared with others of the team
   int tag_base = 0;
-  bool is_board_settled =
-      false;  // true if no board may be created any more: there is one, or there will be none
+  // True if no board may be created any more: there is one, or there will be none.
+  bool is_board_settled = false;
 
   [[nodiscard]] bool have_board() const { return place != nullptr && place->board != nullptr; }
   [[nodiscard]] bool have_messages() const { return messages->handle() != MPI_COMM_NULL; }
@@ -138,8 +138,8 @@ class CommunicatorMeans {
   SharedMeans shared_;
   int index_ = 0;
   Board* board_ = nullptr;
-  std::uint64_t new_messages_number_ =
-      0;  // the number of `messages` if this creates it; 0: nobody else may use it
+  // The number of `messages` if this creates it; 0: nobody else may use it.
+  std::uint64_t new_messages_number_ = 0;
   PrivateCommunicator host_pipelines_;  // nothing else uses it
   Shadows shadows_;
   std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried

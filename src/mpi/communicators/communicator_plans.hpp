@@ -68,7 +68,7 @@ class PlanInUse {
     }
   }
   void mark_outdated() { generation_ = 0; }
-  // Makes the plan as up to date as it was before mark_outdated().
+  // Undoes mark_outdated().
   void mark_as_before() { generation_ = generation_in_use_; }
   [[nodiscard]] bool has_generation(std::uint64_t generation) const { return generation_ == generation; }
   [[nodiscard]] const Plan& plan() const { return *plan_; }

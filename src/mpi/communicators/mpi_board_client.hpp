@@ -12,7 +12,7 @@ namespace offbeat {
 
 class MpiBoardClient final : public BoardClient {
  public:
-  // `own` is a communicator of this rank alone. A test of a receive on it lets the host move other messages.
+  // `own` is a communicator of this rank alone. To test a receive on it lets the host move other messages.
   MpiBoardClient(const Host& host, const FaultTolerance& faults, MPI_Comm own, const Locality& locality)
       : host_(host), fault_tolerance_(faults), host_turn_(host, own), locality_(locality) {}
 

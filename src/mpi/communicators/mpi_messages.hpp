@@ -32,12 +32,13 @@ class MpiMessages final : public MessageCarrier {
   void forget(const Message& message) noexcept override;
 
  private:
-  // A message that the host has.
+  // A message that was handed to the host.
   struct UnderWay {
     Message* message;
     MPI_Request request = MPI_REQUEST_NULL;
   };
-  // The receives that take the same messages, or that take some of them from any rank.
+  // A Source is what a receive asks for. Receives with equal sources take messages in the order in which they
+  // began.
   struct Source {
     int tag;
     int peer;
@@ -61,7 +62,7 @@ class MpiMessages final : public MessageCarrier {
   const HostFunction<decltype(PMPI_Improbe)> improbe_{host_.find("PMPI_Improbe")};
   const HostFunction<decltype(PMPI_Imrecv)> imrecv_{host_.find("PMPI_Imrecv")};
   const HostFunction<decltype(PMPI_Get_count)> get_count_{host_.find("PMPI_Get_count")};
-  std::uint64_t begun_ = 0;  // messages
+  std::uint64_t begun_ = 0;  // counts messages
   Map<const Message*, UnderWay> under_way_;
   Map<Source, MessageQueue> waiting_;  // the receives that have found no message; no queue is empty
 };

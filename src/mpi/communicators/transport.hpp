@@ -84,8 +84,8 @@ class MpiTransport final : public BoardTransport {
   std::vector<int> completed_indices_;
   std::vector<MPI_Status> statuses_;
   std::vector<std::coroutine_handle<>> resumable_;
-  std::vector<RequestOwner>
-      transfers_with_more_parts_;  // transfers whose part is complete, with further parts to come
+  // Transfers whose part is complete, with further parts to come.
+  std::vector<RequestOwner> transfers_with_more_parts_;
 };
 
 }  // namespace offbeat

@@ -10,9 +10,9 @@
 
 namespace offbeat {
 
-// Ends the process with exit code 2, and with one line from one rank of the node. Rank 0 prints first. Most
-// launchers then end the ranks of other nodes before they print the same line. A rank other than 0 is heard
-// if rank 0 did not fail.
+// Ends the process with exit code 2. One rank of each node prints the error. Other ranks first wait up to a
+// second for rank 0: most launchers end the ranks of other nodes as soon as it has ended. They print if rank
+// 0 did not fail.
 [[noreturn]] inline void exit_with(const UsageError& error) {
   constexpr useconds_t second = 1'000'000;
   LineOfNode line(error.what());

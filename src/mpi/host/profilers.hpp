@@ -14,7 +14,7 @@
 
 namespace offbeat {
 
-// The profilers' functions for the served collectives.
+// The functions of the profilers for the served collectives.
 struct ProfilerFunctions : CollectiveFunctions {
   ProfilerFunctions() : CollectiveFunctions("MPI_", Host::next) {}
 };

@@ -13,13 +13,14 @@ namespace offbeat {
 
 // Each function calls `next`, which does the work. A `Library` has:
 //
-//  tracer_if_called_by_program()       static; returns null if the call does not come from the program
-//  lock()                       held while `requests` is used
-//  requests                     of type Requests<Kept>
-//  now()                        marks a moment, before and after `next`
-//  begins_persistent_call(kept, arrival)  a persistent request is about to start; returns true if
-//  record_start() must follow record_start(kept, request, exit, code)  the request has been started
-//  record_completion(kept, completion)  the operation is complete; may be called again for it
+//     tracer_if_called_by_program()            static; null if the call does not come from the program
+//     lock()                                   held while `requests` is used
+//     requests                                 of type Requests<Kept>
+//     now()                                    marks a moment, before and after `next`
+//     begins_persistent_call(kept, arrival)    a persistent request is about to start; returns true if
+//                                              record_start() must follow
+//     record_start(kept, request, exit, code)  the request has been started
+//     record_completion(kept, completion)      the operation is complete; may be called again for it
 //
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
 // that call.

@@ -137,8 +137,8 @@ class Activity {
   MPI_Comm handle_{};  // for the program's error handler
   Communicator* communicator_ = nullptr;
   const Expression* algorithm_ = nullptr;
-  std::unique_ptr<Communicator>
-      persistent_communicator_;  // where a persistent one runs, if not on the communicator itself
+  // Where a persistent collective runs, if not on the communicator itself.
+  std::unique_ptr<Communicator> persistent_communicator_;
   // One of these runs the collective, or it was over at once.
   std::unique_ptr<Operation> operation_;
   std::optional<HostPipeline> host_pipeline_;

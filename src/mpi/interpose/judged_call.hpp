@@ -29,12 +29,11 @@ namespace offbeat {
 //     bytes    Call::length.
 //     shares   The input and the output share memory, and an algorithm may write a block of the output
 //              before it has read another block of the input.
-//     kept     This object, of type KeptBuffers, must live as long as the collective. Its pack() comes before
-//     the
-//              collective, its unpack() after it.
-// carrier.keep(here) returns `kept` for vectors in device memory; `ranks_of_own_node` lives until the carrier
-// returns. carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and
-// long vectors on a device may stay there.
+//     kept     This object, of type KeptBuffers, must live as long as the collective. Its pack() comes
+//              before the collective, its unpack() after it.
+// carrier.keep(here) returns `kept` for vectors in device memory; `here` lives until the carrier returns.
+// carrier.may_have_stand_ins(...) returns true if long vectors with gaps may have stand-ins, and long vectors
+// on a device may stay there.
 template <Collective collective, class Arguments, class Carrier>
 class JudgedCall {
  public:

@@ -115,9 +115,9 @@ class Side {
     return data_ + (block_count_ > 0 ? displacements_[rank] : count_ / ranks * rank) * layout_.extent;
   }
 
-  // For a side without gaps in device memory (`pinned_copy_`): these begin its copies to and from pinned host
-  // memory. For any other side begin_fetch() returns false; then call pack(), which does nothing if there is
-  // nothing to pack.
+  // A side without gaps in device memory has a `pinned_copy_`. begin_fetch() and begin_delivery() begin its
+  // copies to and from that pinned host memory. For any other side begin_fetch() returns false. Then call
+  // pack(), which does nothing if there is nothing to pack.
   [[nodiscard]] bool begin_fetch(DeviceCopies& copies) {
     if (!pinned_copy_) return false;
     for_each_part([&](const std::byte* data, std::int64_t count, std::byte* packed) {

@@ -48,8 +48,8 @@ class HostPipeline {
   Call call_;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_{};
-  int elements_per_call_element_ =
-      1;  // elements of type_ in one element of the call; above 1 if a whole vector is one element
+  // How many elements of type_ one element of the call has; above 1 if a whole vector is one element.
+  int elements_per_call_element_ = 1;
   combinators::Segments segments_;
   const HostAlgorithm* algorithm_;  // null: the host chooses
   std::size_t window_;

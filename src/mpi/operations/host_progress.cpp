@@ -76,7 +76,7 @@ void HostProgress::report_polls_to(void (*function)() noexcept) const {
 void HostProgress::stop() const {
   is_mpi_ending.store(true, std::memory_order_relaxed);
   operations_under_way.end_host();
-  // The functions of the program that hear of the failures may call MPI, for the last time.
+  // These calls tell the program of the failures. Its functions may call MPI now for the last time.
   const bool was_inside = std::exchange(inside_offbeat, false);
   operations_under_way.settle_in_any_thread();
   inside_offbeat = was_inside;

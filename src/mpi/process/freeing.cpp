@@ -34,7 +34,7 @@ constinit thread_local std::size_t count_in_progress = 0;
   return code;
 }
 
-// Finds out whether run_in_known_frame has a frame at this address on this thread's stack.
+// Finds out whether run_in_known_frame() has a frame at `wanted_frame_` on this thread's stack.
 class StackWalk {
  public:
   explicit StackWalk(const void* frame) : wanted_frame_(frame) {}

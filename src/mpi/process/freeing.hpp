@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The communicators that this thread is freeing. While the host frees one, it calls the program's attribute
-// functions, which may call anything, and which offbeat must not answer with an entry that is about to go.
+// These functions know the communicators that this thread is freeing. While the host frees one, it calls the
+// program's attribute functions, which may call anything. offbeat must not serve those calls with an entry
+// that is about to go.
 #pragma once
 
 #include "mpi/host/host.hpp"
@@ -9,8 +10,8 @@ namespace offbeat {
 
 class Communicator;
 
-// Calls `host_call`, which frees the communicator `handle`, and returns its code. `entry_to_destroy` becomes
-// the entry that leave_to_freeing_call() got meanwhile, otherwise it stays.
+// Calls `host_call`, which frees the communicator `handle`, and returns its code. If leave_to_freeing_call()
+// got an entry meanwhile, `entry_to_destroy` becomes that entry.
 int call_while_freeing(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument,
                        Communicator*& entry_to_destroy);
 

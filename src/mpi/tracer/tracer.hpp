@@ -61,8 +61,8 @@ struct KnownType {
 // A persistent collective that the program may start.
 struct PersistentCollective {
   Collective collective;
-  std::shared_ptr<Communicator>
-      communicator;  // shared, because the program may free the handle before the request
+  // Shared, because the program may free the handle before the request.
+  std::shared_ptr<Communicator> communicator;
   ArgumentFacts facts;
 };
 
@@ -266,8 +266,8 @@ class Tracer {
   DirectCache<std::uint8_t, 16> named_operations_;
 
   std::unordered_map<Handle, std::shared_ptr<Communicator>> communicators_;
-  std::unordered_map<std::uint64_t, std::uint64_t>
-      created_counts_;  // number of communicators made, by parent and group
+  // The number of communicators made, by parent and group.
+  std::unordered_map<std::uint64_t, std::uint64_t> created_counts_;
   std::uint32_t defined_ = 0;
   std::map<std::pair<Named, std::pair<std::string, std::uint32_t>>, std::uint32_t> names_;
   std::map<Named, std::uint32_t> named_;

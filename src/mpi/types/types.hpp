@@ -93,7 +93,7 @@ class Types {
     int length;  // how many elements of the type make one element of the reduction
   };
   // Returns the program's type and operation for a reduction that find_predefined() or find_user_defined()
-  // returned. Does not take constant time.
+  // returned. Searches all reductions.
   [[nodiscard]] Handles handles_of(const Reduction& reduction) const;
 
   // Finds the layout of a type, in constant time for predefined types. Returns false if the host does not

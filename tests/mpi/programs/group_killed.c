@@ -40,6 +40,6 @@ int main(int argc, char** argv) {
   if (status == OFFBEAT_OK) status = run(&call);
   printf("rank %d: status %d: %s\n", rank, (int)status, text());
   fflush(stdout);
-  usleep(200000); /* the others may still want to hear of it */
+  usleep(200000); /* others may still ask this rank about the failure */
   _exit(0);
 }

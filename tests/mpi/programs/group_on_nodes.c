@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A group of several nodes: blocking calls of many lengths, lists of counts, messages from any rank and their
- * order, and an end after MPI_Finalize, which some calls do not reach.
+ * A group of several nodes makes blocking calls of many lengths, with lists of counts, and messages from any
+ * rank, which keep their order. It is freed after MPI_Finalize, which ends some calls early.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static offbeat_message message_of(offbeat_group* group, int peer, int tag, int32
   return message;
 }
 
-/* Messages with one tag go to the receives in the order in which these were begun, from any rank or not. */
+/* Receives with one tag get messages in the order in which they were begun, also those from any rank. */
 static void receive_in_order(offbeat_group* group) {
   enum { count = 6 };
   __typeof__(&offbeat_begin_receive) begin_receive = function("offbeat_begin_receive");
@@ -83,7 +83,7 @@ static void receive_too_little(offbeat_group* group) {
   offbeat_message message = message_of(group, rank == 0 ? size - 1 : 0, 7, values);
   if (rank == 0) require(receive(&message) == OFFBEAT_ERROR_MISMATCH, "no mismatch");
   message.bytes = sizeof values;
-  if (rank == size - 1) send(&message); /* which may be over before anybody receives it */
+  if (rank == size - 1) send(&message); /* may end before anybody receives the message */
   char expected[100];
   snprintf(expected, sizeof expected, "rank 0 receives 4 bytes from rank %d with tag 7, which sends 8 bytes",
            size - 1);
@@ -94,7 +94,7 @@ static void receive_too_little(offbeat_group* group) {
   require(strcmp(text(), expected) == 0, expected);
 }
 
-/* How the calls have ended that were under way as MPI ended. */
+/* How many calls that were under way at the end of MPI have failed as they should. */
 static atomic_int ends[2];
 static void note_end(void* state, offbeat_status status, const char* text) {
   if (status == OFFBEAT_ERROR_RANK &&

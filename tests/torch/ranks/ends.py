@@ -56,7 +56,7 @@ elif case == "dropped":
         group = None
         is_dropped.set()
 
-    time.sleep(0.2 * rank)  # so that rank 0 has a callback before the call is over
+    time.sleep(0.2 * rank)  # rank 0 then adds its callback before the call is over
     dist.all_reduce(tensor, group=group, async_op=True).get_future().then(drop)
     assert is_dropped.wait(30)
 print(f"rank {rank}: 1 checks, 0 wrong", flush=True)

@@ -32,7 +32,7 @@ for rank in range(int(size)):
         become(rank, size, Path(folder))
         __file__ = str(Path(__file__).with_name(program))
         sys.argv = [__file__, *arguments]
-        # Here, and not in a module that ends before Python does: what the program has lives as long.
+        # The program runs in this module, so its objects live until Python ends.
         exec(compile(Path(__file__).read_text(), __file__, "exec", dont_inherit=True))
         sys.exit()
     ranks.append(process)

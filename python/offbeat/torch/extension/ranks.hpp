@@ -18,7 +18,7 @@
 
 namespace offbeat_torch {
 
-// Gives what each rank says to all ranks. Every exchange has keys of its own in the store.
+// Meeting sends the data of each rank to all ranks through the store. Every exchange has its own keys there.
 class Meeting {
  public:
   Meeting(c10d::Store& store, int rank, int size) : store_(store), rank_(rank), size_(size) {}
@@ -142,8 +142,9 @@ class Ranks {
     const auto call = [](void* state) { return (*static_cast<State*>(state))() ? 1 : 0; };
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
-  // Exists in a thread while it ends a call or a Work of these ranks, which `under_way` still counts. The
-  // program's functions that are called meanwhile may wait for the other calls, or drop the process group.
+  // An Ending lives on a thread's stack while the thread ends a call or a Work of these ranks, which
+  // `under_way` still counts. A function of the program that is called meanwhile may wait for the other
+  // calls, or drop the process group. It must not wait for this one.
   class Ending {
    public:
     explicit Ending(const Ranks& ranks) : ranks_(ranks), outer_(innermost_) { innermost_ = this; }

@@ -35,8 +35,8 @@ class BlockExchange {
     if (roles_.root_takes) return 2 * call_.output.bytes();
     return static_cast<std::size_t>(ranks_) * (call_.input.bytes() + call_.output.bytes());
   }
-  // Returns the elements of the longest block of all ranks. In an alltoallv, the elements are bytes, and only
-  // this rank's blocks count.
+  // Returns the elements of the longest block of all ranks. In an alltoallv the elements are bytes, and the
+  // result covers only this rank's blocks.
   [[nodiscard]] std::size_t longest() const;
   // Returns the elements of the longest block from this rank or to it. If two ranks have swapped places, the
   // others put their blocks for this rank into its window.

@@ -36,8 +36,8 @@ class Channel {
   [[nodiscard]] AnyVector chunk_of(const AnyVector& block, std::size_t chunk) const {
     return clipped_slice(block, chunk * chunk_, chunk_);
   }
-  // put_count() is the word that counts the chunks that the giver has put on the board, and taken_count() the
-  // word that counts those that the taker has read.
+  // The giver counts in put_count() the chunks that it has put on the board. The taker counts in
+  // taken_count() the chunks that it has read.
   [[nodiscard]] Board::Word& put_count() const {
     return round_.board.step(round_.number, piece_).word(giver_);
   }

@@ -166,8 +166,8 @@ inline constexpr int segments_in_flight = 4;
 // Cuts a vector into segments of equal length, except for the last one. There are segments_in_flight
 // segments, unless that makes them too short or too long: shorter segments would cost more in latency than
 // they save, and with longer ones a phase would wait longer for the first and the last segment. All ranks
-// compute equal values. In lanes the lower limit holds for a share: with more than eight lanes a share has 16
-// to 32 KiB, and segments are longer than with one lane.
+// compute equal values. In lanes the lower limit holds for a share. With more than eight lanes a share has 16
+// to 32 KiB, so segments are longer than with one lane.
 struct PhaseSegments {
   static constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
   static constexpr std::size_t longest_bytes = std::size_t{256} << 10;
@@ -203,8 +203,8 @@ class FinishedPhases {
  private:
   Board* board_;                      // not used on a node of one rank
   std::size_t finished_on_node_ = 0;  // segments whose phase on the node is over
-  std::array<std::size_t, segments_in_flight>
-      finished_between_nodes_{};  // the same between the nodes, for each coroutine
+  // For each coroutine: segments whose phase between the nodes is over.
+  std::array<std::size_t, segments_in_flight> finished_between_nodes_{};
 };
 
 // Runs all phases on the node of a carrier, one after the other.
