@@ -126,8 +126,9 @@ class Operation {
     has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
   }
-  // Advances the operation from its owner's thread as it begins, after those before it in the list that have
-  // not begun: messages must begin in the order of their calls. Call this while you hold the lock.
+  // Advances the operation from its owner's thread as it begins. Messages must begin in the order of their
+  // calls, so a message comes after those of its owner that have not begun. Call this while you hold the
+  // lock.
   void advance_first() noexcept;
 
   // Advances as far as it can without waiting. Returns true if the operation is complete. Throws
@@ -169,6 +170,7 @@ class Operation {
 
   class OwnerInUse;
 
+  [[nodiscard]] bool is_message() const { return plan_.index == OperationPlan::no_index; }
   void start();
   // Returns true if the copies from and to a device are complete.
   [[nodiscard]] bool is_settled() const;
