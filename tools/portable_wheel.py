@@ -73,8 +73,7 @@ def build(folder: Path) -> Path:
     (made,) = raw.glob("*.whl")
     audit = [python, "-m", "auditwheel", "repair", "--plat", POLICY, "--only-plat", "-w", str(folder)]
     step(f"auditwheel: {POLICY}", [*audit, str(made)], environment=environment())
-    (wheel,) = folder.glob(f"offbeat-*-py3-none-{POLICY}.whl")
-    return wheel
+    return folder / made.name.replace("linux_x86_64", POLICY)
 
 
 def main() -> int:

@@ -35,8 +35,8 @@ struct Address {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&text); }
 };
 
-// Returns the process that started this session, or 0 if it is unknown. Hydra, whose jobs have no names,
-// starts each rank in a session of its own. Other launchers leave their ranks in one session.
+// Returns the process that started this session, or 0 if it is unknown. Hydra starts each rank in a session
+// of its own. Other launchers leave their ranks in one session.
 long starter_of_session() {
   const std::string path = "/proc/" + std::to_string(getsid(0)) + "/stat";
   std::FILE* const file = std::fopen(path.c_str(), "re");
@@ -49,10 +49,18 @@ long starter_of_session() {
   return name_end == std::string_view::npos ? 0 : std::strtol(text.data() + name_end + 4, nullptr, 10);
 }
 
+// Names the job of this process, apart from other jobs on this node. Hydra gives its jobs no names, and those
+// in one allocation of SLURM have that name in common. A shell makes a process group for each program that
+// the user starts in its terminal without a launcher.
+std::string job_on_node() {
+  const std::string job = launcher_job();
+  const bool has_launcher = !job.empty() || launcher_ranks_on_node() > 1;
+  const pid_t group = has_launcher || getsid(0) == getpid() ? 0 : getpgrp();
+  return job + ' ' + std::to_string(starter_of_session()) + ' ' + std::to_string(group);
+}
+
 std::string name_of_line(std::string_view line) {
-  std::string job = launcher_job();
-  if (job.empty()) job = std::to_string(starter_of_session());
-  std::string text = std::to_string(geteuid()) + ' ' + job + ' ';
+  std::string text = std::to_string(geteuid()) + ' ' + job_on_node() + ' ';
   std::ranges::copy_if(line, std::back_inserter(text), [](char c) { return c < '0' || c > '9'; });
   return "offbeat " + std::to_string(fnv1a(text));
 }

@@ -179,9 +179,15 @@ void Operation::abandon() noexcept {
   if (has_started_) plan_.transport->abandon(task_);
 }
 
+// The messages of one owner begin in their order. So the walk ends at the last one of this owner that has
+// begun.
 void Operation::advance_first() noexcept {
   Operation* first = this;
-  while (first->previous_ != nullptr && !first->previous_->has_begun()) first = first->previous_;
+  for (Operation* each = is_message() ? previous_ : nullptr; each != nullptr; each = each->previous_) {
+    if (each->owner_ != owner_ || !each->is_message()) continue;
+    if (each->has_begun()) break;
+    first = each;
+  }
   while (first != this) std::exchange(first, first->next_)->advance(HostCalls::messages);
   advance(HostCalls::messages);
 }

@@ -126,8 +126,8 @@ class Operation {
     has_ended_ = false;
     is_complete_.store(false, std::memory_order_relaxed);
   }
-  // Advances the operation in its owner's thread, which begins it. First advances those before it in the list
-  // that have not begun, because messages must begin in the order of their calls. Call this while you hold
+  // Advances the operation in its owner's thread, which begins it. Messages must begin in the order of their
+  // calls, so the owner's earlier messages that have not begun are advanced first. Call this while you hold
   // the lock.
   void advance_first() noexcept;
 
@@ -170,6 +170,7 @@ class Operation {
 
   class OwnerInUse;
 
+  [[nodiscard]] bool is_message() const { return plan_.index == OperationPlan::no_index; }
   void start();
   // Returns true if the copies from and to a device are complete.
   [[nodiscard]] bool is_settled() const;

@@ -80,8 +80,10 @@ std::string own_text() {
   return text;
 }
 
-// Starts processes that print `text` and a number each. All of them live until all have tried.
-std::string printed_by_processes(int count, const std::string& text) {
+// Starts processes that print `text` and a number each, after become(). All of them live until all have
+// tried.
+std::string printed_by_processes(
+    int count, const std::string& text, void (*become)() = [] {}) {
   testing::internal::CaptureStderr();
   std::array<int, 2> tried{};
   std::array<int, 2> end{};
@@ -91,6 +93,7 @@ std::string printed_by_processes(int count, const std::string& text) {
   for (int rank = 0; rank < count; ++rank) {
     if (fork() != 0) continue;
     close(end[1]);
+    become();
     say_once_on_node(text + std::to_string(rank));
     static_cast<void>(!write(tried[1], &byte, 1));
     _exit(static_cast<int>(read(end[0], &byte, 1)));  // 0, because nobody writes
@@ -111,6 +114,25 @@ TEST(LineOfNode, IsPrintedAgainByALaterJob) {
   const std::string first = printed_by_processes(2, own_text() + " again ");
   const std::string second = printed_by_processes(2, own_text() + " again ");
   EXPECT_EQ(std::ranges::count(first + second, '\n'), 2) << first << second;
+}
+
+// As an interactive shell starts them.
+TEST(LineOfNode, IsPrintedByEachProgramOfATerminal) {
+  const std::string lines = printed_by_processes(2, own_text() + " rank ", [] { setpgid(0, 0); });
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2) << lines;
+}
+
+// Each process is a proxy of Hydra, and starts one rank.
+TEST(LineOfNode, IsPrintedByEachJobOfAnAllocation) {
+  const std::string lines = printed_by_processes(2, own_text() + " rank ", [] {
+    setenv("SLURM_JOB_ID", "7", 1);
+    if (fork() != 0) {
+      wait(nullptr);
+      _exit(0);
+    }
+    setsid();
+  });
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2) << lines;
 }
 
 TEST(LineOfNode, DiffersFromOtherLines) {

@@ -94,6 +94,16 @@ for count in (10, 200_000):
     gc.collect()
 dist.barrier()
 
+# Callbacks that wait for all calls of their group, in several threads at once, and while others begin.
+backend_of_first = groups[0]._get_backend(torch.device("cpu"))
+for _ in range(100):
+    works = []
+    for _ in range(4):
+        works.append(dist.all_reduce(ones(), group=groups[0], async_op=True))
+        works[-1].get_future().then(lambda _: backend_of_first.shutdown())
+    for work in works:
+        work.wait()
+
 # A thread for each group.
 sums = [ones(3) for _ in groups]
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -142,39 +143,47 @@ class Ranks {
     const auto call = [](void* state) { return (*static_cast<State*>(state))() ? 1 : 0; };
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
-  // An Ending lives on a thread's stack while the thread ends a call or a Work of these ranks, which
-  // `under_way` still counts. A function of the program that is called meanwhile may wait for the other
-  // calls, or drop the process group. It must not wait for this one.
-  class Ending {
+  // A Busy lives on a thread's stack while the thread begins a Work, or ends a call or a Work of these ranks,
+  // which `under_way` counts. A function of the program that is called meanwhile may wait for the other calls,
+  // or drop the process group. It must not wait for this one.
+  class Busy {
    public:
-    explicit Ending(const Ranks& ranks) : ranks_(ranks), outer_(innermost_) { innermost_ = this; }
-    Ending(const Ending&) = delete;
-    Ending& operator=(const Ending&) = delete;
-    ~Ending() { innermost_ = outer_; }
-    [[nodiscard]] static int count(const Ranks& ranks) {
-      int found = 0;
-      for (const Ending* each = innermost_; each != nullptr; each = each->outer_)
-        found += &each->ranks_ == &ranks ? 1 : 0;
-      return found;
-    }
+    explicit Busy(const Ranks& ranks) : ranks_(ranks), outer_(innermost_) { innermost_ = this; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy() { innermost_ = outer_; }
+    // These mark this thread's Busy objects as waiting for the other calls, and unmark `count` of them.
+    // suspend() returns how many it marked.
+    static int suspend(const Ranks& ranks) { return mark(ranks, true, std::numeric_limits<int>::max()); }
+    static void resume(const Ranks& ranks, int count) { mark(ranks, false, count); }
 
    private:
-    static inline thread_local const Ending* innermost_ = nullptr;
+    static int mark(const Ranks& ranks, bool is_suspended, int most) {
+      int marked = 0;
+      for (Busy* each = innermost_; each != nullptr && marked < most; each = each->outer_) {
+        if (&each->ranks_ != &ranks || each->is_suspended_ == is_suspended) continue;
+        each->is_suspended_ = is_suspended;
+        ++marked;
+      }
+      return marked;
+    }
+    static inline thread_local Busy* innermost_ = nullptr;
     const Ranks& ranks_;
-    const Ending* const outer_;
+    Busy* const outer_;
+    bool is_suspended_ = false;
   };
 
+  // Two functions of the program in two threads may wait at once. Neither waits for the end of the other.
   void wait_for_calls() const {
-    const auto others_are_over = [this, mine = Ending::count(*this)] {
-      return under_way.load(std::memory_order_acquire) <= mine;
-    };
-    if (others_are_over()) return;
-    without_gil([&] { wait_until(others_are_over); });
+    const Suspension mine(*this);
+    if (!others_are_under_way()) return;
+    without_gil([&] { wait_until([this] { return !others_are_under_way(); }); });
   }
   void give_up(const char* why) const { library.group_give_up(group_, why); }
   // Ends the Works under way with an error.
   void leave() const {
-    if (under_way.load(std::memory_order_acquire) <= Ending::count(*this)) return;
+    const Suspension mine(*this);
+    if (!others_are_under_way()) return;
     give_up("its program ends, or drops the process group, before a call is over");
     wait_for_calls();
   }
@@ -183,10 +192,30 @@ class Ranks {
   std::atomic<bool> have_failed{false};  // true after the first call that has failed
 
  private:
+  // Exists in a thread while it waits for the other calls.
+  class Suspension {
+   public:
+    explicit Suspension(const Ranks& ranks) : ranks_(ranks), count_(Busy::suspend(ranks)) {
+      ranks_.suspended_.fetch_add(count_);
+    }
+    Suspension(const Suspension&) = delete;
+    Suspension& operator=(const Suspension&) = delete;
+    ~Suspension() {
+      ranks_.suspended_.fetch_sub(count_);
+      Busy::resume(ranks_, count_);
+    }
+
+   private:
+    const Ranks& ranks_;
+    const int count_;
+  };
+  [[nodiscard]] bool others_are_under_way() const { return under_way.load() > suspended_.load(); }
+
   static inline std::mutex mutex_;
   static inline std::vector<std::weak_ptr<Ranks>> all_;
 
   offbeat_group* group_ = nullptr;
+  mutable std::atomic<int> suspended_{0};  // of those that `under_way` counts
 };
 
 using RanksPointer = std::shared_ptr<Ranks>;

@@ -92,7 +92,8 @@ class Work final : public c10d::Work {
   }
   // Begins the calls. The Work completes in any thread.
   void begin(double timeout_s) {
-    prepare_to_begin(static_cast<int>(calls_.size()));
+    const RanksPointer ranks = prepare_to_begin(static_cast<int>(calls_.size()));
+    const Ranks::Busy busy(*ranks);
     for (Call& each : calls_) {
       prepare(each, timeout_s);
       each.call.done = end_call;
@@ -103,7 +104,8 @@ class Work final : public c10d::Work {
   }
   // Begins to send or to receive a message. `data` is plain.
   void begin_message(bool is_send, int peer, int tag, const Tensor& data, double timeout_s) {
-    prepare_to_begin(1);
+    const RanksPointer ranks = prepare_to_begin(1);
+    const Ranks::Busy busy(*ranks);
     arrival_.rank = peer;
     offbeat_message message = OFFBEAT_MESSAGE_INIT;
     message.group = ranks_->group();
@@ -164,12 +166,14 @@ class Work final : public c10d::Work {
       failure_ = std::make_exception_ptr(
           c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text) + end));
   }
-  void prepare_to_begin(int calls) {
-    ranks_->under_way.fetch_add(calls + 1, std::memory_order_relaxed);
+  [[nodiscard]] RanksPointer prepare_to_begin(int calls) {
+    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
     left_.store(calls + 1, std::memory_order_relaxed);
+    return ranks_;
   }
   // A call under way keeps the Work, and so its tensors.
   [[nodiscard]] void* reference() {
+    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
     c10::raw::intrusive_ptr::incref(this);
     return this;
   }
@@ -177,7 +181,7 @@ class Work final : public c10d::Work {
     const Freed::InCallback in_callback;
     auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work*>(state));
     const RanksPointer ranks = work->ranks_;
-    const Ranks::Ending ending(*ranks);
+    const Ranks::Busy busy(*ranks);
     if (status != OFFBEAT_OK) work->note(status, text);
     work->count_end();
     // Callbacks in Python may go with the Work. So Python must not end before this.
@@ -189,7 +193,6 @@ class Work final : public c10d::Work {
   }
   void end_beginning() {
     const RanksPointer ranks = ranks_;
-    const Ranks::Ending ending(*ranks);
     count_end();
     ranks->under_way.fetch_sub(1, std::memory_order_release);
   }
