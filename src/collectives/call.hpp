@@ -100,12 +100,24 @@ struct BlockList {
 // the output for partial results before it is final.
 struct Call {
   Collective collective;
-  ConstVector input{};
-  Vector output{};
-  const Reduction* op = nullptr;  // null if the collective combines nothing
-  int root = 0;
-  BlockList input_blocks{};   // equal on all ranks, except in alltoallv
-  BlockList output_blocks{};  // its `counts` are equal on all ranks, except in alltoallv
+  ConstVector input;
+  Vector output;
+  const Reduction* op;  // null if the collective combines nothing
+  int root;
+  BlockList input_blocks;   // equal on all ranks, except in alltoallv
+  BlockList output_blocks;  // its `counts` are equal on all ranks, except in alltoallv
+
+  // GCC clears an aggregate of this size by `rep stos`, which takes longer than a short call has for it.
+  constexpr Call(Collective which = {}, const ConstVector& from = {}, const Vector& to = {},
+                 const Reduction* reduction = nullptr, int root_rank = 0, const BlockList& from_blocks = {},
+                 const BlockList& to_blocks = {})
+      : collective(which),
+        input(from),
+        output(to),
+        op(reduction),
+        root(root_rank),
+        input_blocks(from_blocks),
+        output_blocks(to_blocks) {}
 
   // Returns this call with other vectors: parts of its own, or intermediate results.
   [[nodiscard]] Call with_vectors(ConstVector other_input, Vector other_output) const {

@@ -659,7 +659,7 @@ Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
   const Scratch mine = net.scratch(call.input.count, call.input.width);
   const Scratch theirs = net.scratch(1, call.input.width);
   co_await net.copy(mine.vector(), call.input);
-  Call broadcast{.collective = Collective::bcast};
+  Call broadcast(Collective::bcast);
   for (broadcast.root = 0; broadcast.root < net.size; ++broadcast.root) {
     for (std::size_t k = 0; k < call.input.count; ++k) {
       const Vector element = mine.vector().slice(k, 1);

@@ -47,7 +47,7 @@ class CheckedCalls {
 
   [[nodiscard]] Call args(int rank) {
     OfRank& mine = of(rank);
-    Call call{.collective = what_.collective};
+    Call call(what_.collective);
     const std::size_t width = combines() ? sizeof(Bits) : 1;
     auto* input = reinterpret_cast<std::byte*>(mine.input.data() + guard);
     auto* output = reinterpret_cast<std::byte*>(mine.output.data() + guard);

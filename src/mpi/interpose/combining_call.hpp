@@ -141,7 +141,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
 
   // Serves the call. `length` says how many of the `count` elements make one element of the reduction.
   template <class Length = std::integral_constant<std::int64_t, 1>>
-  Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
+  [[gnu::always_inline]] Outcome combine(const Reduction* reduction, std::int64_t count, Length length = {}) {
     if (!find_communicator_and_count()) return leave_to_host();
     const bool in_place = call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;

@@ -67,7 +67,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     co_return;
   }
   if (!nodes.is_alone) {
-    Call told{.collective = Collective::bcast, .output = before, .root = node.size - 1};
+    Call told(Collective::bcast, {}, before, nullptr, node.size - 1);
     if (nodes.is_carrier) told.input = before;
     co_await hierarchies::within_node(node, told);
   }
