@@ -79,7 +79,8 @@ void live(const Job& job, int rank, const std::vector<Expression>& expressions) 
   const Reduction sum(ElementType::float32, ReduceOp::sum);
   if (rank == 0) {
     std::printf("%d ranks; last delay in us\n%10s  %10s  %10s", job.ranks, "bytes", "memcpy", "vm_readv");
-    for (const Expression& expression : expressions) std::printf("  %14s", expression.text().c_str());
+    for (const Expression& expression : expressions)
+      std::printf("  %14s", expression.canonical_text().c_str());
     std::printf("\n");
     std::fflush(stdout);
   }

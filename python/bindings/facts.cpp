@@ -93,8 +93,9 @@ int offbeat_python_settings() { return answer(setting_list); }
 
 // Returns the canonical spelling of an expression.
 int offbeat_python_check_expression(Text collective, Text expression) {
-  return answer(
-      [&] { return json(offbeat::parse_expression(known_collective(collective), expression).text()); });
+  return answer([&] {
+    return json(offbeat::parse_expression(known_collective(collective), expression).canonical_text());
+  });
 }
 
 }  // extern "C"

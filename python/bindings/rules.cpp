@@ -46,10 +46,10 @@ std::string rule_list(const ParsedRules& parsed) {
       }
       json.add("reason", rule.reason);
       const Expression& first = *rule.alternatives.front();
-      json.add("first", first.text());
+      json.add("first", first.canonical_text());
       const auto never_tried = json.list("never_tried");
       for (const Expression* each : rule.alternatives)
-        if (!give_equal_bits(rule.collective, first, *each)) json.add(each->text());
+        if (!give_equal_bits(rule.collective, first, *each)) json.add(each->canonical_text());
     }
   }
   return std::move(json).text();
@@ -65,13 +65,13 @@ std::string row_list(const Plan& plan) {
       if (row.bytes.most != max_length) most_bytes = row.bytes.most;
       json.add("least_bytes", row.bytes.least);
       json.add("most_bytes", most_bytes);
-      json.add("expression", row.expression->text());
+      json.add("expression", row.expression->canonical_text());
       json.add("form", name_of(row.form));
       json.add("needs", row.needs.text());
       json.add("reason", row.reason);
       json.add("origin", row.origin);
       const auto alternatives = json.list("alternatives");
-      for (const Alternative& each : row.alternatives) json.add(each.expression->text());
+      for (const Alternative& each : row.alternatives) json.add(each.expression->canonical_text());
     }
   }
   return std::move(json).text();

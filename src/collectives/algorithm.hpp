@@ -173,7 +173,7 @@ struct Expression {
   // Returns true if earlier calls influence this one (lateness prediction).
   [[nodiscard]] bool learns() const;
   // Returns the canonical spelling. Parsing it gives an equal expression.
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string canonical_text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
   // Returns true if the host's own collectives do the work: `native`, or a pipeline of `native`.
   [[nodiscard]] bool runs_on_host() const {

@@ -133,7 +133,7 @@ class GridSearch {
     suara::Grid grid{.dimensions = is_grid ? static_cast<int>(chosen.dimensions.size()) : 1};
     for (std::size_t k = 0; k < static_cast<std::size_t>(grid.dimensions); ++k) {
       const Expression& part = is_grid ? chosen.parts[chosen.parts.size() == 1 ? 0 : k] : chosen;
-      const auto found = std::ranges::find(parts_, part.text(), &GridPart::expression);
+      const auto found = std::ranges::find(parts_, part.canonical_text(), &GridPart::expression);
       grid.sizes[k] = is_grid ? chosen.dimensions[k] : problem_.ranks;
       grid.algorithms[k] = static_cast<std::size_t>(found - parts_.begin());
     }

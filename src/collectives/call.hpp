@@ -120,7 +120,7 @@ struct Call {
         output_blocks(to_blocks) {}
 
   // Returns this call with other vectors: parts of its own, or intermediate results.
-  [[nodiscard]] Call with_vectors(ConstVector other_input, Vector other_output) const {
+  [[nodiscard]] Call with_input_and_output(ConstVector other_input, Vector other_output) const {
     Call other = *this;
     other.input = other_input;
     other.output = other_output;

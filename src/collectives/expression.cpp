@@ -86,7 +86,7 @@ class Parser {
     }
     expect(')', *result.algorithm);
     if (is_part && result.runs_on_host())
-      fail_at(start, result.text() + " cannot be a part of another algorithm");
+      fail_at(start, result.canonical_text() + " cannot be a part of another algorithm");
     return result;
   }
 
@@ -390,7 +390,7 @@ bool has_automatic_grid(const Expression& expression) {
   return is_automatic_grid(expression) || std::ranges::any_of(expression.parts, has_automatic_grid);
 }
 
-std::string Expression::text() const {
+std::string Expression::canonical_text() const {
   std::string result(algorithm->name);
   if (is_automatic_grid(*this)) return result + "(" + std::string(automatic) + ")";
   if (!name_in_host.empty()) result += "(" + name_in_host + ")";
@@ -421,12 +421,12 @@ std::string Expression::text() const {
         break;
       }
       case Parameter::algorithms:
-        for (; next_part < parts.size(); ++next_part) add(parts[next_part].text());
+        for (; next_part < parts.size(); ++next_part) add(parts[next_part].canonical_text());
         break;
       case Parameter::algorithm:
       case Parameter::algorithm_or_native:
       case Parameter::node_algorithm:
-        add(parts[next_part++].text());
+        add(parts[next_part++].canonical_text());
         break;
     }
   }

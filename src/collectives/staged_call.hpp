@@ -44,7 +44,7 @@ class StagedCall final : public StandInCopies {
     return input_.memory || output_.memory ? this : nullptr;
   }
   [[nodiscard]] bool copy(std::byte*, const std::byte*, std::size_t) const override { return false; }
-  [[nodiscard]] DeviceCopies* on_device() const override { return &copies_; }
+  [[nodiscard]] DeviceCopies* device_copies() const override { return &copies_; }
 
  private:
   struct StagedVector {

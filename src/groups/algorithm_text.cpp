@@ -20,7 +20,7 @@ const char* text_of(const Expression* expression) {
       new std::map<const Expression*, std::string>;  // never freed, because it is used while the process ends
   const std::lock_guard lock(mutex);
   std::string& text = (*texts)[expression];
-  if (text.empty()) text = expression->text();
+  if (text.empty()) text = expression->canonical_text();
   return text.c_str();
 }
 

@@ -109,7 +109,7 @@ class BoardTransport : public Transport, public BoardWaiters {
   [[nodiscard]] bool is_over(const Task& task) const;
   void use(const StandInCopies* stand_ins) {
     stand_ins_ = stand_ins;
-    devices_ = stand_ins != nullptr ? stand_ins->on_device() : nullptr;
+    devices_ = stand_ins != nullptr ? stand_ins->device_copies() : nullptr;
   }
   // Starts a computation with vectors on a device.
   [[nodiscard]] bool start_on_device(Computation& computation);

@@ -95,7 +95,7 @@ void Group::announce(Collective collective, const PlanRow& row) {
   if (said[index_of(collective)].exchange(row.expression) == row.expression) return;
   run_unless_out_of_memory([&] {
     say(std::string(offbeat::name_of(collective)) + " in a group of " + std::to_string(size_) +
-        " ranks: " + row.expression->text() + " (" + row.reason + ")");
+        " ranks: " + row.expression->canonical_text() + " (" + row.reason + ")");
   });
 }
 

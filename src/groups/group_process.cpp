@@ -58,9 +58,10 @@ std::uint64_t identity_of_build(const Selection& selection) {
   std::string text = "offbeat group " OFFBEAT_VERSION;
   for (const std::size_t number :
        {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(),
-        shape.failure_texts_offset(), shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(),
-        shape.tree_lines_offset(), shape.records_offset(), shape.steps_offset(), shape.relay_words_offset(),
-        shape.windows_offset(), shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
+        shape.failure_texts_offset(), shape.stages_offset(), shape.signs_in_stage(),
+        shape.round_words_in_stage(), shape.tree_lines_in_stage(), shape.records_in_stage(),
+        shape.steps_in_stage(), shape.relay_words_in_stage(), shape.windows_in_stage(),
+        shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
     text += ' ' + std::to_string(number);
   return selection.hash_of_built_in(fnv1a(text));
 }

@@ -30,7 +30,7 @@ void NodeBoard::Stage::keep(std::size_t used) noexcept {
 
 // A driver copies from and to the pages that it found here. So nobody may give them back.
 void NodeBoard::Stage::register_windows(const StandInCopies& vectors) noexcept {
-  const DeviceCopies* const copies = vectors.on_device();
+  const DeviceCopies* const copies = vectors.device_copies();
   const DeviceMemory* const memory = copies != nullptr ? copies->device_in_use() : nullptr;
   if (memory == nullptr || registration_) return;
   registration_.emplace(*memory, board.windows(), board.shape().windows_bytes());

@@ -156,7 +156,7 @@ void Operation::start() {
 }
 
 bool Operation::is_settled() const {
-  DeviceCopies* const copies = plan_.stand_ins != nullptr ? plan_.stand_ins->on_device() : nullptr;
+  DeviceCopies* const copies = plan_.stand_ins != nullptr ? plan_.stand_ins->device_copies() : nullptr;
   return copies == nullptr || copies->are_copies_complete();
 }
 

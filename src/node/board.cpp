@@ -32,16 +32,16 @@ std::size_t BoardShape::stages_offset() const {
   const std::size_t reasons = compares_calls ? static_cast<std::size_t>(ranks) : 0;
   return round_up(failure_texts_offset() + reasons * failure_text_bytes, page);
 }
-std::size_t BoardShape::steps_offset() const {
-  if (!compares_calls) return round_up(records_offset(), page);
+std::size_t BoardShape::steps_in_stage() const {
+  if (!compares_calls) return round_up(records_in_stage(), page);
   const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
-  return round_up(alltoallv_lengths_offset() + records_of_rank * pairs * sizeof(Board::Word), page);
+  return round_up(alltoallv_lengths_in_stage() + records_of_rank * pairs * sizeof(Board::Word), page);
 }
-std::size_t BoardShape::relay_words_offset() const {
-  return steps_offset() + round_up(2 * most_chunks() * step_bytes(), page);
+std::size_t BoardShape::relay_words_in_stage() const {
+  return steps_in_stage() + round_up(2 * most_chunks() * step_bytes(), page);
 }
-std::size_t BoardShape::windows_offset() const {
-  return relay_words_offset() + round_up(2 * static_cast<std::size_t>(ranks) * most_chunks() * line, page);
+std::size_t BoardShape::windows_in_stage() const {
+  return relay_words_in_stage() + round_up(2 * static_cast<std::size_t>(ranks) * most_chunks() * line, page);
 }
 std::size_t BoardShape::channels_offset() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();

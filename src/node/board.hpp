@@ -87,7 +87,7 @@ class Board {
   [[nodiscard]] TreeLine& tree_line(std::uint64_t sequence, int owner, int level) const {
     const std::size_t index =
         (sequence & 1) * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner);
-    auto* lines = reinterpret_cast<TreeLine*>(stage_ + shape_.tree_lines_offset());
+    auto* lines = reinterpret_cast<TreeLine*>(stage_ + shape_.tree_lines_in_stage());
     return lines[index * BoardShape::tree_levels + static_cast<std::size_t>(level)];
   }
 
@@ -141,12 +141,12 @@ class Board {
   };
   [[nodiscard]] Record& record(int owner, std::uint64_t number) const {
     auto* records =
-        reinterpret_cast<Record*>(stage_ + shape_.records_offset() + shape_.bytes_of_lines(2 * owner));
+        reinterpret_cast<Record*>(stage_ + shape_.records_in_stage() + shape_.bytes_of_lines(2 * owner));
     return records[number % BoardShape::records_of_rank];
   }
   // The bytes that `giver` has for `taker` in an alltoallv.
   [[nodiscard]] Word& alltoallv_length(std::uint64_t number, int giver, int taker) const {
-    auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.alltoallv_lengths_offset());
+    auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.alltoallv_lengths_in_stage());
     const auto ranks = static_cast<std::size_t>(size);
     return lengths[(number % BoardShape::records_of_rank * ranks + static_cast<std::size_t>(giver)) * ranks +
                    static_cast<std::size_t>(taker)];
@@ -173,7 +173,7 @@ class Board {
     Word sequence;           // as `round`, for immediate collectives
   };
   [[nodiscard]] Signs& signs(int owner) const {
-    return *reinterpret_cast<Signs*>(stage_ + shape_.signs_offset() + shape_.bytes_of_lines(owner));
+    return *reinterpret_cast<Signs*>(stage_ + shape_.signs_in_stage() + shape_.bytes_of_lines(owner));
   }
   void announce_contribution(std::uint64_t round) {
     if (patience.shares_cores) signs(rank).contributed_round.store(round, std::memory_order_relaxed);
@@ -256,18 +256,18 @@ class Board {
     std::byte* memory_;
   };
   [[nodiscard]] Step step(std::uint64_t round, std::size_t chunk) const {
-    return Step(stage_ + shape_.steps_offset() +
+    return Step(stage_ + shape_.steps_in_stage() +
                 ((round & 1) * shape_.most_chunks() + chunk) * shape_.step_bytes());
   }
   // Returns the word of one rank and chunk, for ranks that pass chunks on (relay.hpp).
   [[nodiscard]] Word& relay_word(std::uint64_t round, int owner, std::size_t chunk) const {
     const std::size_t row = (round & 1) * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner);
-    return *reinterpret_cast<Word*>(stage_ + shape_.relay_words_offset() +
+    return *reinterpret_cast<Word*>(stage_ + shape_.relay_words_in_stage() +
                                     (row * shape_.most_chunks() + chunk) * BoardShape::line);
   }
   // Returns a word of a round: 0 <= index <= ranks. The words of a round lie close together.
   [[nodiscard]] Word& round_word(std::uint64_t round, int index) const {
-    auto* words = reinterpret_cast<Word*>(stage_ + shape_.round_words_offset() +
+    auto* words = reinterpret_cast<Word*>(stage_ + shape_.round_words_in_stage() +
                                           (round & 1) * shape_.round_words_bytes());
     return words[index];
   }
@@ -276,11 +276,11 @@ class Board {
 
   [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
     if (simulation != nullptr && simulation->phantom) return nullptr;
-    return stage_ + shape_.windows_offset() +
+    return stage_ + shape_.windows_in_stage() +
            (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
   }
   // Returns the windows of all ranks, which have shape().windows_bytes() bytes.
-  [[nodiscard]] std::byte* windows() const { return stage_ + shape_.windows_offset(); }
+  [[nodiscard]] std::byte* windows() const { return stage_ + shape_.windows_in_stage(); }
   [[nodiscard]] const BoardShape& shape() const { return shape_; }
 
   // Calls of begin_use() and end_use() enclose the use of windows and steps, so that unused pages can be
@@ -318,7 +318,7 @@ class Board {
     for (int stage = 0; stage < shape_.stages; ++stage) is_idle = is_idle && is_between_uses(stage);
     is_idle = is_idle && pages_kept().load(std::memory_order_relaxed) == 0;
     for (int stage = 0; is_idle && stage < shape_.stages; ++stage)
-      give_back(stage_at(stage) + shape_.steps_offset(), shape_.stage_bytes() - shape_.steps_offset());
+      give_back(stage_at(stage) + shape_.steps_in_stage(), shape_.stage_bytes() - shape_.steps_in_stage());
     open_gate();
     return is_idle;
   }
@@ -341,7 +341,7 @@ class Board {
   // Takes the time of one cache line's transfer, in virtual time only.
   [[nodiscard]] Touch touch();
   // Takes the time in which the lines come from `owner`, who wrote them, in virtual time only.
-  [[nodiscard]] Fetch fetch(int owner, const void* data, std::size_t bytes);
+  [[nodiscard]] Fetch charge_fetch(int owner, const void* data, std::size_t bytes);
   // Pauses, because this rank has nothing to do until another rank gets further.
   [[nodiscard]] Pause pause(Patience::Wait& wait);
   // Pauses a rank that goes on when `condition()` is true. `condition` must live until then. Only the
@@ -386,7 +386,7 @@ class Board {
     Word ended;
   };
   [[nodiscard]] static UseCounts& uses_of_stage(std::byte* stage, const BoardShape& shape, int owner) {
-    return *reinterpret_cast<UseCounts*>(stage + shape.uses_offset() + shape.bytes_of_lines(owner));
+    return *reinterpret_cast<UseCounts*>(stage + shape.uses_in_stage() + shape.bytes_of_lines(owner));
   }
   [[nodiscard]] UseCounts& uses(int owner) const { return uses_of_stage(stage_, shape_, owner); }
   // Returns true if all other ranks have begun the round before the present one.

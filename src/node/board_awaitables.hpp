@@ -45,7 +45,7 @@ class Board::Fetch {
       : board_(board), owner_(owner), data_(data), bytes_(bytes) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
   [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) const {
-    return board_.simulation->fetch(board_.rank, owner_, data_, bytes_, waiter);
+    return board_.simulation->charge_fetch(board_.rank, owner_, data_, bytes_, waiter);
   }
   void await_resume() const {}
 
@@ -116,7 +116,7 @@ inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::MarkExchange Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::Touch Board::touch() { return Touch(*this); }
-inline Board::Fetch Board::fetch(int owner, const void* data, std::size_t bytes) {
+inline Board::Fetch Board::charge_fetch(int owner, const void* data, std::size_t bytes) {
   return {*this, owner, data, bytes};
 }
 inline Board::Pause Board::pause(Patience::Wait& wait) { return {*this, wait, {}}; }

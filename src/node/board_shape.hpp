@@ -56,34 +56,34 @@ struct BoardShape {
   [[nodiscard]] std::size_t rings_offset() const;
   [[nodiscard]] std::size_t total_bytes() const;
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
-  [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_offset(); }
+  [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_in_stage(); }
 
   // The following offsets are within a stage.
-  [[nodiscard]] std::size_t signs_offset() const {
+  [[nodiscard]] std::size_t signs_in_stage() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
-  [[nodiscard]] std::size_t uses_offset() const { return signs_offset() + bytes_of_lines(ranks); }
-  [[nodiscard]] std::size_t round_words_offset() const { return uses_offset() + bytes_of_lines(ranks); }
+  [[nodiscard]] std::size_t uses_in_stage() const { return signs_in_stage() + bytes_of_lines(ranks); }
+  [[nodiscard]] std::size_t round_words_in_stage() const { return uses_in_stage() + bytes_of_lines(ranks); }
   [[nodiscard]] std::size_t round_words_bytes() const;  // for one half
-  [[nodiscard]] std::size_t tree_lines_offset() const {
-    return round_words_offset() + 2 * round_words_bytes();
+  [[nodiscard]] std::size_t tree_lines_in_stage() const {
+    return round_words_in_stage() + 2 * round_words_bytes();
   }
-  [[nodiscard]] std::size_t records_offset() const {
-    return tree_lines_offset() + bytes_of_lines(2 * ranks * tree_levels);
+  [[nodiscard]] std::size_t records_in_stage() const {
+    return tree_lines_in_stage() + bytes_of_lines(2 * ranks * tree_levels);
   }
   static constexpr int records_of_rank = 4;  // in two lines
-  [[nodiscard]] std::size_t alltoallv_lengths_offset() const {
-    return records_offset() + bytes_of_lines(2 * ranks);
+  [[nodiscard]] std::size_t alltoallv_lengths_in_stage() const {
+    return records_in_stage() + bytes_of_lines(2 * ranks);
   }
-  [[nodiscard]] std::size_t steps_offset() const;
+  [[nodiscard]] std::size_t steps_in_stage() const;
   [[nodiscard]] int words_per_step() const { return ranks + 2; }
   [[nodiscard]] std::size_t step_bytes() const { return bytes_of_lines(words_per_step()); }  // for one chunk
-  [[nodiscard]] std::size_t relay_words_offset() const;
-  [[nodiscard]] std::size_t windows_offset() const;
+  [[nodiscard]] std::size_t relay_words_in_stage() const;
+  [[nodiscard]] std::size_t windows_in_stage() const;
   [[nodiscard]] std::size_t windows_bytes() const {
     return 2 * static_cast<std::size_t>(ranks) * window_bytes;
   }
-  [[nodiscard]] std::size_t stage_bytes() const { return windows_offset() + windows_bytes(); }
+  [[nodiscard]] std::size_t stage_bytes() const { return windows_in_stage() + windows_bytes(); }
 };
 
 }  // namespace offbeat

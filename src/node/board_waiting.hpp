@@ -35,8 +35,8 @@ class BoardInSimulation {
   virtual void pause(int rank, std::coroutine_handle<> waiter, Awaited awaited = {}) = 0;
   // Resumes `waiter` when this rank has read `bytes` bytes that `owner` wrote. Returns false if that takes no
   // time; then `waiter` is not resumed.
-  virtual bool fetch(int rank, int owner, const void* data, std::size_t bytes,
-                     std::coroutine_handle<> waiter) = 0;
+  virtual bool charge_fetch(int rank, int owner, const void* data, std::size_t bytes,
+                            std::coroutine_handle<> waiter) = 0;
 
   bool phantom = false;  // true if vectors have no data; there are no windows either
 

@@ -32,15 +32,15 @@ struct RankMap {
   }
 };
 
-// Splits `size` ranks into `groups` contiguous groups of nearly equal size, 1 <= groups <= size. The first
-// rank of a group is its leader. This folds surplus ranks into a convenient number of ranks, such as a power
-// of two or a grid.
+// Splits `ranks` ranks into `group_count` contiguous groups of nearly equal size. There are from one group to
+// `ranks` groups. The first rank of a group is its leader. This folds surplus ranks into a convenient number
+// of ranks, such as a power of two or a grid.
 struct Groups {
-  int size;
-  int groups;
+  int ranks;
+  int group_count;
 
-  [[nodiscard]] constexpr int smaller_group_size() const { return size / groups; }
-  [[nodiscard]] constexpr int larger_groups() const { return size % groups; }
+  [[nodiscard]] constexpr int smaller_group_size() const { return ranks / group_count; }
+  [[nodiscard]] constexpr int larger_groups() const { return ranks % group_count; }
   [[nodiscard]] constexpr int group_of(int rank) const {
     const int in_wide = larger_groups() * (smaller_group_size() + 1);
     return rank < in_wide ? rank / (smaller_group_size() + 1)

@@ -13,7 +13,7 @@ const Expression* interned_expression(Collective collective, std::string_view te
   static std::mutex mutex;
   static auto* known = new ExpressionsByText;
   Expression expression = parse_expression(collective, text);
-  std::pair key{collective, expression.text()};
+  std::pair key{collective, expression.canonical_text()};
   const std::lock_guard lock(mutex);
   return &known->try_emplace(std::move(key), std::move(expression)).first->second;
 }

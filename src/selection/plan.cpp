@@ -40,7 +40,7 @@ const Expression* replace_automatic_grids(Collective collective, const Expressio
                                           const PlanInputs& inputs, std::size_t bytes) {
   if (!has_automatic_grid(expression)) return &expression;
   const Expression found = replace_automatic_grids(expression, machine_of(inputs), inputs.placement, bytes);
-  return interned_expression(collective, found.text());
+  return interned_expression(collective, found.canonical_text());
 }
 
 // Returns the reason why an expression cannot run on the communicator of the plan. Empty if it can.
@@ -97,9 +97,8 @@ class RowsOfPlan {
         row.alternatives.push_back(alternative_of(*each, row.bytes));
         if (row.alternatives.back().form != RowForm::task) continue;
         const ElementLimits elements = elements_of(*each);
-        row.elements.widest_narrow_element =
-            std::min(row.elements.widest_narrow_element, elements.widest_narrow_element);
-        row.elements.wide = std::min(row.elements.wide, elements.wide);
+        row.elements.most_narrow_bytes = std::min(row.elements.most_narrow_bytes, elements.most_narrow_bytes);
+        row.elements.most_wide_bytes = std::min(row.elements.most_wide_bytes, elements.most_wide_bytes);
       }
       static_cast<Alternative&>(row) = row.alternatives.front();
       append(std::move(row));
@@ -172,8 +171,8 @@ class RowsOfPlan {
     if (board == OnBoard::no) return {};
     // The rounds of these collectives handle one chunk at a time, and a chunk may be as large as a window.
     const bool is_in_rounds = collective_ == Collective::allreduce || collective_ == Collective::reduce;
-    return {.widest_narrow_element = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
-            .wide = is_in_rounds && board == OnBoard::one_node ? window_bytes_ : 0};
+    return {.most_narrow_bytes = window_bytes_ / static_cast<std::size_t>(placement_.ranks),
+            .most_wide_bytes = is_in_rounds && board == OnBoard::one_node ? window_bytes_ : 0};
   }
 
   void append(PlanRow row) {
@@ -207,7 +206,7 @@ std::vector<PlanRow> rows_of_choice(Collective collective, const PlanInputs& inp
     rows.add(max_length, {fixed.expression}, fixed.origin, fixed.origin);
   } else {
     rows.add(max_length, {interned_expression(collective, "native")},
-             fixed.expression->text() + " " + why_not, fixed.origin);
+             fixed.expression->canonical_text() + " " + why_not, fixed.origin);
   }
   return rows.result();
 }
@@ -273,7 +272,7 @@ std::string Means::text() const {
 const PlanRow& Plan::row_for(std::size_t bytes, std::size_t width) const {
   const PlanRow& row = row_for(bytes);
   const bool is_wide = width > BoardShape::smallest_chunk;
-  if (width <= (is_wide ? row.elements.wide : row.elements.widest_narrow_element)) return row;
+  if (width <= (is_wide ? row.elements.most_wide_bytes : row.elements.most_narrow_bytes)) return row;
   return is_wide ? without_host : native;
 }
 

@@ -60,8 +60,8 @@ inline constexpr Means Means::by_name{8};
 // The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
 // wider than a chunk of the board; nothing else does.
 struct ElementLimits {
-  std::size_t widest_narrow_element = max_length;  // for elements up to the width of a chunk
-  std::size_t wide = 0;                            // for wider elements
+  std::size_t most_narrow_bytes = max_length;  // for elements up to the width of a chunk
+  std::size_t most_wide_bytes = 0;             // for wider elements
 };
 
 // One way to carry out a call.

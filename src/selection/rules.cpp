@@ -175,7 +175,7 @@ std::vector<const Expression*> parse_alternatives(Collective collective, std::st
     try {
       const Expression* expression = interned_expression(collective, one);
       if (std::ranges::find(alternatives, expression) != alternatives.end())
-        throw ExpressionError(1, expression->text() + " occurs twice");
+        throw ExpressionError(1, expression->canonical_text() + " occurs twice");
       alternatives.push_back(expression);
     } catch (const ExpressionError& error) {
       const std::string_view what = error.what();
@@ -316,7 +316,7 @@ bool Rule::fits(HostMpi under, const Placement& placement, CallForm calls) const
 
 std::string Rule::algorithm_text() const {
   std::string text;
-  for (const Expression* each : alternatives) text += (text.empty() ? "" : " | ") + each->text();
+  for (const Expression* each : alternatives) text += (text.empty() ? "" : " | ") + each->canonical_text();
   return text;
 }
 

@@ -37,8 +37,8 @@ void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter, Awaited a
   paused_.push_back({rank_of(member), waiter, simulator_.now(), awaited});
 }
 
-bool SimulatedBoard::fetch(int member, int owner, const void* data, std::size_t bytes,
-                           std::coroutine_handle<> waiter) {
+bool SimulatedBoard::charge_fetch(int member, int owner, const void* data, std::size_t bytes,
+                                  std::coroutine_handle<> waiter) {
   const Network& network = simulator_.network_;
   if (network.far_line == 0 || owner == member || bytes == 0) return false;
   const std::size_t lines = (bytes + BoardShape::line - 1) / BoardShape::line;

@@ -37,8 +37,8 @@ class SimulatedBoard final : public BoardInSimulation {
 
   void touch(int member, std::coroutine_handle<> waiter) override;
   void pause(int member, std::coroutine_handle<> waiter, Awaited awaited) override;
-  bool fetch(int member, int owner, const void* data, std::size_t bytes,
-             std::coroutine_handle<> waiter) override;
+  bool charge_fetch(int member, int owner, const void* data, std::size_t bytes,
+                    std::coroutine_handle<> waiter) override;
   [[nodiscard]] std::size_t paused() const { return paused_.size(); }
   // Resumes the first `count` paused ranks for which what they wait for may hold, after a touch by rank
   // `toucher`.

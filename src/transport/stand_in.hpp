@@ -41,7 +41,7 @@ class StandInCopies {
   // Copies bytes. Returns false if neither address is a stand-in.
   [[nodiscard]] virtual bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
   // Returns the DeviceCopies for vectors in device memory, or null if no vector is there.
-  [[nodiscard]] virtual DeviceCopies* on_device() const { return nullptr; }
+  [[nodiscard]] virtual DeviceCopies* device_copies() const { return nullptr; }
   // Begins to copy results to the device. An operation calls it when its task is over. Calls no host.
   virtual void begin_delivery() const {}
 

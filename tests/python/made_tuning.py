@@ -14,7 +14,7 @@ from fakes import benchmark_of, result_of
 from offbeat.bench import runner
 from offbeat.bench.plan import Cell, Job, Plan
 from offbeat.bench.records import Records
-from offbeat.bench.results import NOT_SERVED, WRONG, Benchmark, Result, Wrong
+from offbeat.bench.results import NOT_SERVED, WRONG, Benchmark, Result, WrongData
 from offbeat.errors import CommandError
 from offbeat.expressions import serves
 from offbeat.mpi import host_algorithms
@@ -81,7 +81,9 @@ class MadeBench:
             "pattern": cell.pattern,
         }
         if name in self.wrong:
-            return result_of(name, status=WRONG, wrong=Wrong(1, 0, 0, 1.0, 2.0), skew=cell.skew, **where)
+            return result_of(
+                name, status=WRONG, wrong_data=WrongData(1, 0, 0, 1.0, 2.0), skew=cell.skew, **where
+            )
         if name in self.unserved:
             return result_of(name, status=NOT_SERVED, skew=cell.skew, **where)
         off = 1 + self.noise * (self.random.random() - 0.5) / samples**0.5

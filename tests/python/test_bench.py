@@ -286,10 +286,10 @@ def test_a_file_of_elsewhere_is_not_resumed() -> None:
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    wrong = results.Wrong(3, 1, 7, 5.0, None)
+    wrong = results.WrongData(3, 1, 7, 5.0, None)
     found = benchmark_of(
         result_of("native", 3.0),
-        result_of("ring", status="wrong", wrong=wrong),
+        result_of("ring", status="wrong", wrong_data=wrong),
         result_of("grid(2x2, ring)", status="not served"),
         result_of("binomial", 2.0, computing_us=5.0, waiting_delays_us=[8.0, 9.0, 8.5]),
     )

@@ -10,7 +10,7 @@ import pytest
 from fakes import benchmark_of, result_of
 from offbeat.bench import bandwidth, plan, results
 from offbeat.bench.plan import Cell, Plan
-from offbeat.bench.results import NOT_SERVED, WRONG, Benchmark, Result, Wrong
+from offbeat.bench.results import NOT_SERVED, WRONG, Benchmark, Result, WrongData
 from offbeat.errors import CommandError
 from offbeat.reports import bench_formats
 
@@ -122,8 +122,8 @@ def nccl_block(benchmark: Benchmark, name: str) -> str:
 
 def test_nccl_shows_both_places_in_one_line() -> None:
     found = some()
-    wrong = Wrong(3, 0, 1, 1.0, 2.0)
-    found.add([replace(result_of("ring", size=4096, status=WRONG), wrong=wrong)])
+    wrong = WrongData(3, 0, 1, 1.0, 2.0)
+    found.add([replace(result_of("ring", size=4096, status=WRONG), wrong_data=wrong)])
     ring, reduce = (nccl_block(found, name) for name in ("allreduce by ring", "reduce by native"))
     (line,) = [line for line in ring.splitlines() if re.match(r" +1024 ", line)]
     assert line.split()[:5] == ["1024", "256", "float", "sum", "-1"]

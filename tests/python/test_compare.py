@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes import Offbeat, benchmark_of, result_of
 from offbeat.bench.compare import FASTER, NO_DIFFERENCE, SLOWER, compare, conditions
-from offbeat.bench.results import Benchmark, Wrong
+from offbeat.bench.results import Benchmark, WrongData
 from offbeat.bench.samples import summarize
 from offbeat.errors import CommandError
 
@@ -92,7 +92,7 @@ def test_exit_codes(offbeat: Offbeat, tmp_path: Path, median: float, exit_code: 
 def test_a_wrong_result_fails(offbeat: Offbeat, tmp_path: Path) -> None:
     good = result_of("native")
     benchmark_of(good).write(tmp_path / "a.json")
-    bad = result_of("ring", status="wrong", wrong=Wrong(1, 0, 0, 5.0, 4.0))
+    bad = result_of("ring", status="wrong", wrong_data=WrongData(1, 0, 0, 5.0, 4.0))
     benchmark_of(good, bad).write(tmp_path / "b.json")
     done = offbeat("compare", "a.json", "b.json")
     assert done.returncode == 1

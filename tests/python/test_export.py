@@ -58,12 +58,12 @@ def test_only_the_host_s_own_blocking_algorithms_take_part() -> None:
 
 
 def test_an_algorithm_with_a_wrong_result_is_never_chosen() -> None:
-    from offbeat.bench.results import Wrong
+    from offbeat.bench.results import WrongData
 
-    wrong = Wrong(elements=1, rank=0, index=0, expected=1.0, got=2.0)
+    wrong = WrongData(elements=1, rank=0, index=0, expected=1.0, got=2.0)
     found = benchmark_of(
         result_of("native", 10.0), result_of("native(ring)", 1.0), result_of("native(linear)", 5.0),
-        result_of("native(ring)", 1.0, size=128, status="wrong", wrong=wrong),
+        result_of("native(ring)", 1.0, size=128, status="wrong", wrong_data=wrong),
     )  # fmt: skip
     assert [c.name for c in export_choices.table(found, "balanced").choices["allreduce"]] == ["linear"]
 

@@ -110,7 +110,7 @@ def only(results: Sequence[simulation.Result]) -> simulation.Result:
 
 
 def test_times_are_those_of_the_machine() -> None:
-    found = only(simulation.run(plan(), quiet).results)
+    found = only(simulation.run_plan(plan(), quiet).results)
     assert found.last_delays_us == pytest.approx([2 + 10])
     assert found.model_us == pytest.approx(2 + 10)
     assert (found.messages, found.inter_node_messages, found.bytes) == (8, 4, 64)
@@ -143,7 +143,7 @@ def test_every_key_has_its_effect() -> None:
     }  # fmt: skip
 
     def times(text: str) -> list[float]:
-        run = simulation.run(plan(text, **usual), quiet)
+        run = simulation.run_plan(plan(text, **usual), quiet)
         return [result.last_delays_us[0] for result in run.results]
 
     before = times(EVERY_KEY)
@@ -163,7 +163,7 @@ def test_a_core_sends_one_message_after_the_other() -> None:
     """The radix 4 of 4 nodes: three messages at once, 8 µs each on the port, 20 µs each on the core."""
     with_overhead = PLAIN + "send_overhead_us = 20\nreceive_overhead_us = 5\n"
     found = only(
-        simulation.run(
+        simulation.run_plan(
             plan(with_overhead, shapes=[Shape(4, 1)], algorithms=["recursive_multiplying(4)"]), quiet
         ).results
     )
@@ -174,7 +174,7 @@ def test_a_core_sends_one_message_after_the_other() -> None:
 def test_a_late_node_is_one_of_the_machine() -> None:
     """The ranks of the last of four nodes, not half of all ranks."""
     late = plan(shapes=[Shape(4, 2)], patterns=["node_late"], skews=[Skew(microseconds=1000)])
-    found = only(simulation.run(late, quiet).results)
+    found = only(simulation.run_plan(late, quiet).results)
     assert {cause.rank for cause in found.causes} == {6, 7}
 
 
@@ -290,7 +290,7 @@ def test_protocols_are_in_the_order_of_their_lengths() -> None:
 
 def test_who_waits_for_whom() -> None:
     late = plan(patterns=["last_delayed"], skews=[Skew(microseconds=100.0)], shapes=[Shape(4, 2)])
-    found = only(simulation.run(late, quiet).results)
+    found = only(simulation.run_plan(late, quiet).results)
     assert found.cell.skew == "100us"
     assert [(cause.rank, cause.ranks) for cause in found.causes] == [(7, 7)]
     assert found.longest_wait_us == pytest.approx(100)
@@ -306,17 +306,17 @@ def test_who_learns_has_learned_from_the_call_before() -> None:
         shapes=[Shape(8, 1)], sizes_bytes=[7_000_000], algorithms=["arrival_owners"],
         patterns=["last_delayed", "first_delayed", "balanced"], skews=[Skew(microseconds=1e9)],
     )  # fmt: skip
-    last, first, balanced = simulation.run(usual, quiet).results
+    last, first, balanced = simulation.run_plan(usual, quiet).results
     for late in (last, first):
         assert 7_000_000 < late.last_delays_us[0] < 1.02 * 7_000_000
     # Nobody remembers who was late under another pattern.
-    alone = simulation.run(replace(usual, patterns=["balanced"]), quiet).results
+    alone = simulation.run_plan(replace(usual, patterns=["balanced"]), quiet).results
     assert balanced.last_delays_us == only(alone).last_delays_us
 
 
 def test_a_factor_of_skew_is_of_the_mean_of_all_expressions() -> None:
     two = plan(algorithms=["recursive_doubling", "ring"], patterns=["balanced", "ascending"])
-    results = simulation.run(two, quiet).results
+    results = simulation.run_plan(two, quiet).results
     balanced = [result.last_delays_us[0] for result in results if result.cell.pattern == "balanced"]
     skewed = [result for result in results if result.cell.pattern == "ascending"]
     assert [result.skew_us for result in skewed] == pytest.approx([sum(balanced) / 2] * 2)
@@ -324,7 +324,7 @@ def test_a_factor_of_skew_is_of_the_mean_of_all_expressions() -> None:
 
 def test_what_is_drawn_anew_is_drawn_so_often_and_again_alike() -> None:
     drawn = plan(patterns=["random"], skews=[Skew(microseconds=50.0)], draws=4)
-    first, second = simulation.run(drawn, quiet), simulation.run(drawn, quiet)
+    first, second = simulation.run_plan(drawn, quiet), simulation.run_plan(drawn, quiet)
     assert first.results == second.results
     assert len(set(only(first.results).total_delays_us)) == 4
 
@@ -335,7 +335,7 @@ def test_progress_counts_every_result() -> None:
         skews=[Skew(factor=1.0), Skew(factor=2.0)], shapes=[Shape(2, 2), Shape(1, 1)],
     )  # fmt: skip
     done = []
-    found = simulation.run(asked, lambda what, number, events: done.append(number))
+    found = simulation.run_plan(asked, lambda what, number, events: done.append(number))
     assert len(found.results) == simulation.number_of_results(asked) == 3 * 4 + 2 * 4
     assert done == sorted(done)
     assert max(done) < len(found.results)
@@ -425,11 +425,11 @@ def test_a_page_and_its_figures(offbeat: Offbeat, tmp_path: Path) -> None:
 
 def test_boards_are_for_expressions_that_use_them() -> None:
     text = "hierarchy(arrival_tree, recursive_doubling)"
-    assert only(simulation.run(plan(BOARD, algorithms=[text]), quiet).results).model_us is None
+    assert only(simulation.run_plan(plan(BOARD, algorithms=[text]), quiet).results).model_us is None
     with pytest.raises(CommandError, match="needs shared memory between the ranks of a node"):
-        simulation.run(plan(PLAIN, algorithms=[text]), quiet)
+        simulation.run_plan(plan(PLAIN, algorithms=[text]), quiet)
     board, messages = (
-        only(simulation.run(plan(each, algorithms=["smp"]), quiet).results) for each in (BOARD, PLAIN)
+        only(simulation.run_plan(plan(each, algorithms=["smp"]), quiet).results) for each in (BOARD, PLAIN)
     )
     assert board.messages < messages.messages
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from fakes import benchmark_of, result_of
 from offbeat.bench.records import Records
-from offbeat.bench.results import NOT_SERVED, Benchmark, Wrong
+from offbeat.bench.results import NOT_SERVED, Benchmark, WrongData
 from offbeat.reports import inventory, table
 from rich.console import Console
 
-WRONG = Wrong(elements=3, rank=1, index=7, expected=5.0, got=None)
+WRONG = WrongData(elements=3, rank=1, index=7, expected=5.0, got=None)
 
 
 def rendered(found: Benchmark, width: int = 120) -> str:
@@ -82,7 +82,7 @@ def test_late_starts_and_few_samples_are_marked() -> None:
 
 
 def test_wrong_results_are_loud_and_listed() -> None:
-    found = benchmark_of(result_of("native", 10.0), result_of("ring", status="wrong", wrong=WRONG))
+    found = benchmark_of(result_of("native", 10.0), result_of("ring", status="wrong", wrong_data=WRONG))
     expected = (
         "ring at 64 B: 3 elements wrong on rank 1, the first at index 7: nothing was written, expected 5"
     )
@@ -92,7 +92,7 @@ def test_wrong_results_are_loud_and_listed() -> None:
 
 def test_a_result_that_goes_wrong_while_measuring_names_the_pattern() -> None:
     timed = result_of("ring")
-    found = benchmark_of(result_of("native"), replace(timed, status="wrong", wrong=WRONG))
+    found = benchmark_of(result_of("native"), replace(timed, status="wrong", wrong_data=WRONG))
     assert found.wrong_results()[0].endswith("(balanced arrival)")
     assert "WRONG" in rendered(found)
 

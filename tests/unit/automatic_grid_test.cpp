@@ -149,7 +149,7 @@ TEST(MachineFile, CommentsDoNotCountWhenRanksCompareMachines) {
 const Expression& automatic() { return *interned_expression(Collective::allreduce, "grid( auto )"); }
 
 TEST(AutomaticGrid, HasOneSpelling) {
-  EXPECT_EQ(automatic().text(), "grid(auto)");
+  EXPECT_EQ(automatic().canonical_text(), "grid(auto)");
   EXPECT_TRUE(has_automatic_grid(*interned_expression(Collective::allreduce, "pipeline(2, grid(auto))")));
   EXPECT_FALSE(has_automatic_grid(*interned_expression(Collective::allreduce, "grid(2x2, ring)")));
 }
@@ -193,10 +193,10 @@ TEST(AutomaticGrid, IsInAPlanWhatCostsLeastForEachLength) {
     EXPECT_EQ(row.form, RowForm::task);
     EXPECT_EQ(row.needs, Means::messages);
     EXPECT_EQ(row.reason, "OFFBEAT_ALLREDUCE; grid(auto) on mine");
-    EXPECT_EQ(row.expression->text(),
+    EXPECT_EQ(row.expression->canonical_text(),
               choose_grid(machine, placement, typical_length(row.bytes.least)).expression);
     EXPECT_EQ(row.bytes.least, k > 0 ? plan.rows[k - 1].bytes.most + 1 : 0);
-    has_grid = has_grid || row.expression->text().starts_with("grid(");
+    has_grid = has_grid || row.expression->canonical_text().starts_with("grid(");
   }
   EXPECT_TRUE(has_grid);
 }
@@ -212,7 +212,7 @@ TEST(AutomaticGrid, KeepsAGridWhileItIsGoodEnough) {
            {row.bytes.least, (row.bytes.least + std::min(row.bytes.most, row.bytes.least * 2)) / 2}) {
         const double cost = grid_seconds(*row.expression, built_in_machine(), placement, bytes);
         EXPECT_LE(cost, 1.15 * choose_grid(built_in_machine(), placement, bytes).seconds)
-            << ranks << " ranks, " << bytes << " bytes: " << row.expression->text();
+            << ranks << " ranks, " << bytes << " bytes: " << row.expression->canonical_text();
       }
     }
   }
@@ -228,8 +228,8 @@ TEST(AutomaticGrid, StopsWhereItsRuleDoes) {
   const Plan plan =
       make_plan(Collective::allreduce,
                 {.placement = placement, .rules = {&parsed.rules, nullptr}, .machine = &machine});
-  EXPECT_EQ(plan.row_for(4095).expression->text(), "ring");
-  EXPECT_EQ(plan.row_for((1 << 20) + 1).expression->text(), "ring");
+  EXPECT_EQ(plan.row_for(4095).expression->canonical_text(), "ring");
+  EXPECT_EQ(plan.row_for((1 << 20) + 1).expression->canonical_text(), "ring");
   for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1} << 20}) {
     EXPECT_EQ(plan.row_for(bytes).reason, "my.rules:1: why; grid(auto) on mine");
     EXPECT_EQ(plan.row_for(bytes).origin, "my.rules:1");
@@ -242,7 +242,7 @@ TEST(AutomaticGrid, AsAPartHasTheRanksAndBytesOfThePart) {
   const auto resolved = [&](const char* text, const Placement& placement, std::size_t bytes) {
     return replace_automatic_grids(*interned_expression(Collective::allreduce, text), machine, placement,
                                    bytes)
-        .text();
+        .canonical_text();
   };
   const Placement nodes{.ranks = 64, .nodes = 64};
   const Placement many{.ranks = 64 * 4, .nodes = 64, .board = true};

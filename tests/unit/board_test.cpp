@@ -388,7 +388,8 @@ class World final : public BoardInSimulation {
   void pause(int rank, std::coroutine_handle<> waiter, Awaited /* it looks itself */) override {
     stop(rank, waiter, State::paused);
   }
-  bool fetch(int rank, int owner, const void*, std::size_t bytes, std::coroutine_handle<> waiter) override {
+  bool charge_fetch(int rank, int owner, const void*, std::size_t bytes,
+                    std::coroutine_handle<> waiter) override {
     if (!stops_at_fetches_ || owner == rank || bytes == 0) return false;
     stop(rank, waiter, State::touching);
     return true;
@@ -663,7 +664,8 @@ Task broadcasts_in_turn(Endpoint net, Call call, const Expression&) {
   for (broadcast.root = 0; broadcast.root < net.size; ++broadcast.root) {
     for (std::size_t k = 0; k < call.input.count; ++k) {
       const Vector element = mine.vector().slice(k, 1);
-      co_await run_in_rounds(net, broadcast.with_vectors(element, theirs.vector()), 1, broadcast_round);
+      co_await run_in_rounds(net, broadcast.with_input_and_output(element, theirs.vector()), 1,
+                             broadcast_round);
       const ConstVector got =
           broadcast.root == net.rank ? ConstVector(element) : ConstVector(theirs.vector());
       const Vector result = call.output.slice(k, 1);

@@ -48,7 +48,7 @@ std::string text_of(const std::vector<PlanRow>& rows) {
   for (std::size_t k = 0; k < rows.size(); ++k) {
     std::string algorithms;
     for (const Alternative& each : rows[k].alternatives)
-      algorithms += (algorithms.empty() ? "" : " | ") + each.expression->text();
+      algorithms += (algorithms.empty() ? "" : " | ") + each.expression->canonical_text();
     if (k + 1 < rows.size() && have_equal_expressions(rows[k], rows[k + 1])) continue;
     const std::size_t most = rows[k].bytes.most;
     text += (text.empty() ? "" : "; ") + (least == 0 ? "" : std::to_string(least)) + ".." +

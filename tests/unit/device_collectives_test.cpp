@@ -65,7 +65,7 @@ class OnDevice final : public StandInCopies {
     }
   }
   [[nodiscard]] bool copy(std::byte*, const std::byte*, std::size_t) const override { return false; }
-  [[nodiscard]] DeviceCopies* on_device() const override { return &copies_; }
+  [[nodiscard]] DeviceCopies* device_copies() const override { return &copies_; }
 
  private:
   struct Part {

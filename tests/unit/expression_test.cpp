@@ -65,9 +65,10 @@ TEST(Expression, HasACanonicalSpelling) {
   };
   for (const Good& good : cases) {
     const Expression expression = parse_expression(Collective::allreduce, good.text);
-    EXPECT_EQ(expression.text(), good.canonical);
+    EXPECT_EQ(expression.canonical_text(), good.canonical);
     EXPECT_EQ(expression.lanes(), good.lanes) << good.text;
-    EXPECT_EQ(parse_expression(Collective::allreduce, expression.text()).text(), good.canonical);
+    EXPECT_EQ(parse_expression(Collective::allreduce, expression.canonical_text()).canonical_text(),
+              good.canonical);
   }
 }
 
@@ -241,8 +242,8 @@ TEST(Expression, RandomTextIsAnExpressionOrAnErrorInOneLine) {
       text += pieces[random() % std::size(pieces)];
     }
     try {
-      const std::string canonical = parse_expression(Collective::allreduce, text).text();
-      EXPECT_EQ(parse_expression(Collective::allreduce, canonical).text(), canonical);
+      const std::string canonical = parse_expression(Collective::allreduce, text).canonical_text();
+      EXPECT_EQ(parse_expression(Collective::allreduce, canonical).canonical_text(), canonical);
       ++accepted;
     } catch (const ExpressionError& error) {
       ASSERT_EQ(printable(error.what(), 1000), error.what());

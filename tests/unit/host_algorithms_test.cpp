@@ -35,7 +35,7 @@ TEST(HostAlgorithms, EachNameIsListedOnceForEachCall) {
     EXPECT_EQ(std::ranges::count_if(all, is_same), 1)
         << name_of(each.host) << " " << name_of(each.collective) << " " << each.name;
     const std::string text = "native(" + std::string(each.name) + ")";
-    EXPECT_EQ(parse_expression(each.collective, text).text(), text);
+    EXPECT_EQ(parse_expression(each.collective, text).canonical_text(), text);
   }
 }
 
@@ -61,7 +61,7 @@ TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
   const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such)\nbarrier * * * * native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
-  EXPECT_EQ(plan.rows[0].expression->text(), "native(tree)");
+  EXPECT_EQ(plan.rows[0].expression->canonical_text(), "native(tree)");
   EXPECT_EQ(plan.rows[0].form, RowForm::by_name);
   EXPECT_EQ(plan.rows[0].needs, Means::by_name);
   EXPECT_EQ(plan.rows[0].origin, "a:2");
@@ -72,7 +72,7 @@ TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
   const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such) | dissemination | native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
-  EXPECT_EQ(plan.rows[0].expression->text(), "dissemination");
+  EXPECT_EQ(plan.rows[0].expression->canonical_text(), "dissemination");
   EXPECT_EQ(plan.rows[0].alternatives.size(), 2U);
   EXPECT_EQ(plan.native_names().size(), 1U);
 }
@@ -98,7 +98,7 @@ TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
   const UserChoice fixed{interned_expression(Collective::barrier, "native(none_such)"), "a setting"};
   const Plan plan =
       make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
-  EXPECT_EQ(plan.rows[0].expression->text(), "native");
+  EXPECT_EQ(plan.rows[0].expression->canonical_text(), "native");
   EXPECT_EQ(plan.rows[0].reason,
             "native(none_such) names no barrier that Open MPI has; it has: linear, double_ring, "
             "recursive_doubling, bruck, two_proc, tree");

@@ -376,10 +376,10 @@ TEST(SimulatedLines, TakeLatencyAndGap) {
   };
   int word = 0;
   const auto near_and_far = [&](Board& board, int rank) {
-    return board.fetch(rank ^ 1, &word, rank < 2 ? 64 : 65);
+    return board.charge_fetch(rank ^ 1, &word, rank < 2 ? 64 : 65);
   };
   EXPECT_EQ(exits(near_and_far).exits, (std::vector<double>{1, 1, 1.25, 1.25}));
-  const auto from_one = [&](Board& board, int) { return board.fetch(0, &word, 8); };
+  const auto from_one = [&](Board& board, int) { return board.charge_fetch(0, &word, 8); };
   const SimulationResult all = exits(from_one);
   EXPECT_EQ(all.exits, (std::vector<double>{0, 1, 10.25, 10.5}));  // its own is free
   EXPECT_EQ(all.lines_read, (std::vector<std::uint64_t>{0, 1, 1, 1}));

@@ -38,7 +38,7 @@ PlanRow row(const Selection& selection, const Placement& placement, std::size_t 
 }
 
 std::string chosen(const Selection& selection, int ranks, std::size_t bytes) {
-  return row(selection, {ranks}, bytes).expression->text();
+  return row(selection, {ranks}, bytes).expression->canonical_text();
 }
 
 TEST(Selection, OneExpressionForEverySize) {
@@ -82,7 +82,7 @@ TEST(Selection, TheDefaultsRepeatTheirBitsOnEveryRun) {
       for (const PlanRow& row : plan.rows) {
         for (const Alternative& each : row.alternatives)
           EXPECT_TRUE(each.expression->is_native() || each.expression->same_bits_every_run())
-              << each.expression->text();
+              << each.expression->canonical_text();
       }
     }
   }
@@ -124,7 +124,7 @@ TEST(Selection, AnExpressionOutlivesItsSelectionAndIsOneForAllSpellings) {
   };
   const Expression* first = expression("pipeline(1024KiB, ring)");
   EXPECT_EQ(expression("pipeline( 1MiB,ring )"), first);
-  EXPECT_EQ(first->text(), "pipeline(1MiB, ring)");
+  EXPECT_EQ(first->canonical_text(), "pipeline(1MiB, ring)");
   EXPECT_NE(expression("pipeline(1, ring)"), first);
   EXPECT_EQ(interned_expression(Collective::allreduce, "pipeline(1MiB,ring)"), first);
 }
@@ -136,7 +136,8 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(chosen(selection, 4, 32767), "recursive_doubling");
   EXPECT_EQ(chosen(selection, 4, 32768), "rabenseifner");
   const auto on_nodes = [&](std::size_t bytes, int nodes = 2) {
-    return row(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes).expression->text();
+    return row(selection, {.ranks = 4 * nodes, .nodes = nodes, .board = true}, bytes)
+        .expression->canonical_text();
   };
   EXPECT_EQ(on_nodes(512, 8), "hierarchy(arrival_tree, recursive_multiplying(8))");
   EXPECT_EQ(on_nodes(512, 9), "nap");
@@ -151,7 +152,8 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_nodes(262144, 9), "lanes(arrival_tree, arrival_owners)");
   EXPECT_EQ(on_nodes(262144, 16), "native");
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
-    return row(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes).expression->text();
+    return row(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes)
+        .expression->canonical_text();
   };
   EXPECT_EQ(on_a_node_each(512), "recursive_multiplying(8)");
   EXPECT_EQ(on_a_node_each(512, 9), "recursive_multiplying(7)");
@@ -178,7 +180,7 @@ std::vector<std::string> all_chosen(const Selection& selection, Collective colle
                                     const Placement& placement) {
   std::vector<std::string> texts;
   for (const PlanRow& row : selection.plan(collective, placement).rows) {
-    const std::string text = row.expression->text();
+    const std::string text = row.expression->canonical_text();
     if (texts.empty() || texts.back() != text) texts.push_back(text);
   }
   return texts;
@@ -200,7 +202,7 @@ TEST(Selection, SomeLimitsGrowWithTheNodes) {
   const Selection selection;
   const auto reduction = [&](int nodes, std::size_t bytes) {
     const Placement placement{.ranks = 2 * nodes, .nodes = nodes, .board = true};
-    return selection.plan(Collective::reduce, placement).row_for(bytes).expression->text();
+    return selection.plan(Collective::reduce, placement).row_for(bytes).expression->canonical_text();
   };
   for (const int nodes : {2, 5, 8}) {
     const std::size_t limit = std::size_t{16384} * static_cast<std::size_t>(nodes);
@@ -259,12 +261,12 @@ TEST(Selection, NeighboursDiffer) {
 TEST(Selection, ANodeOfOneRankHasNoBoard) {
   Selection selection;
   constexpr Placement spread{.ranks = 8, .nodes = 8, .board = true};
-  EXPECT_EQ(row(selection, spread, 8).expression->text(), "recursive_multiplying(8)");
+  EXPECT_EQ(row(selection, spread, 8).expression->canonical_text(), "recursive_multiplying(8)");
   EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
   EXPECT_TRUE(
       selection.plans({.ranks = 8, .nodes = 7, .board = true}).need(Means::board, {Collective::allreduce}));
   selection.choose_for_every_length(Collective::allreduce, "hierarchy(arrival_tree, ring)", "a test");
-  EXPECT_EQ(row(selection, spread, 8).expression->text(), "hierarchy(arrival_tree, ring)");
+  EXPECT_EQ(row(selection, spread, 8).expression->canonical_text(), "hierarchy(arrival_tree, ring)");
   EXPECT_FALSE(selection.plans(spread).need(Means::board, {Collective::allreduce}));
 }
 
@@ -289,7 +291,7 @@ TEST(Selection, TheRowsOfAPlanFollowOneAnotherToAnyLength) {
 TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   const Selection selection(HostMpi::intel);
   const auto chosen_for = [](const Selection& by, const Placement& placement, std::size_t bytes) {
-    return by.plan(Collective::gather, placement).row_for(bytes).expression->text();
+    return by.plan(Collective::gather, placement).row_for(bytes).expression->canonical_text();
   };
   const Placement two{.ranks = 2, .nodes = 1, .board = true};
   EXPECT_EQ(chosen_for(selection, two, (2 << 20) - 1), "arrival_direct");
@@ -300,7 +302,7 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
   EXPECT_EQ(chosen_for(selection, more, 1 << 20), "native");
   const auto scatter_on = [&](int ranks, std::size_t bytes) {
     const Placement placement{.ranks = ranks, .nodes = 1, .board = true};
-    return selection.plan(Collective::scatter, placement).row_for(bytes).expression->text();
+    return selection.plan(Collective::scatter, placement).row_for(bytes).expression->canonical_text();
   };
   EXPECT_EQ(scatter_on(4, 1 << 20), "arrival_direct");
   EXPECT_EQ(scatter_on(5, (1 << 20) - 1), "arrival_direct");
@@ -315,7 +317,7 @@ TEST(Selection, AHostKeepsWhatItIsKnownToBeFasterAt) {
 std::vector<std::string> forms(const Plan& plan) {
   std::vector<std::string> texts;
   for (const PlanRow& row : plan.rows) {
-    texts.push_back(std::to_string(row.bytes.least) + " " + row.expression->text() + " " +
+    texts.push_back(std::to_string(row.bytes.least) + " " + row.expression->canonical_text() + " " +
                     std::string(name_of(row.form)) + " " + row.needs.text());
   }
   return texts;
@@ -355,7 +357,7 @@ TEST(Plan, ARuleThatCannotRunFallsToTheNext) {
                                            "allreduce * * * ..8 linear")
                                    .rules);
   const auto chosen_on = [&](const Placement& placement) {
-    return row(selection, placement, 8).expression->text();
+    return row(selection, placement, 8).expression->canonical_text();
   };
   EXPECT_EQ(chosen_on({.ranks = 16, .nodes = 1, .board = true}), "arrival_leader");
   EXPECT_EQ(chosen_on({.ranks = 16, .nodes = 1}), "grid(4x4, ring)");
@@ -373,7 +375,7 @@ TEST(Plan, NonBlockingCallsMayHaveOneOfTheirOwn) {
   selection.set_initial_choice(parse_rules("a test", "ibcast * * * ..8 chain\nbcast * * * * native").rules);
   const Plans plans = selection.plans(messages_only);
   const auto text = [&](CallForm form, std::size_t bytes) {
-    return plans.of(Collective::bcast, form).row_for(bytes).expression->text();
+    return plans.of(Collective::bcast, form).row_for(bytes).expression->canonical_text();
   };
   EXPECT_EQ(text(CallForm::blocking, 8), "native");
   EXPECT_EQ(text(nonblocking, 8), "chain");
@@ -388,7 +390,8 @@ std::vector<std::string> alternatives(Adapt adapt, std::string_view collective, 
       parse_rules("a test", std::string(collective) + " * * * * " + std::string(algorithms)).rules);
   std::vector<std::string> texts;
   const Plan plan = selection.plan(*collective_named(collective), {.ranks = 4, .board = true});
-  for (const Alternative& each : plan.rows.back().alternatives) texts.push_back(each.expression->text());
+  for (const Alternative& each : plan.rows.back().alternatives)
+    texts.push_back(each.expression->canonical_text());
   return texts;
 }
 
@@ -428,7 +431,7 @@ TEST(Plan, ElementsThatABoardCannotTakeGoAnotherWay) {
   selection.set_initial_choice(parse_rules("a test", "bcast * * * ..64KiB binomial").rules);
   const auto chosen_for = [&](Collective collective, std::size_t bytes, std::size_t width, int ranks = 4) {
     const Plan plan = selection.plan(collective, {.ranks = ranks, .nodes = 1, .board = true});
-    return plan.row_for(bytes, width).expression->text();
+    return plan.row_for(bytes, width).expression->canonical_text();
   };
   constexpr std::size_t long_call = std::size_t{2} << 20;
   EXPECT_EQ(chosen_for(Collective::allgather, long_call, 4096), "arrival_direct");

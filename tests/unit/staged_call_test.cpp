@@ -132,7 +132,7 @@ TEST_F(StagedCallTest, ALongVectorStaysIfItMay) {
       staged.stage_vectors(call, may_stay);
       const bool stays = may_stay && bytes == length;
       EXPECT_EQ(call.input.data == input, stays);
-      EXPECT_EQ(staged.on_device()->device_in_use() != nullptr, stays);
+      EXPECT_EQ(staged.device_copies()->device_in_use() != nullptr, stays);
       EXPECT_NE(call.output.data, output) << "too short";
       const long read = gpu.calls(STUB_READ);
       staged.fetch_input();
@@ -162,7 +162,7 @@ TEST_F(StagedCallTest, AnOperationWaitsForNoCopy) {
   Call call{Collective::allreduce, {input, 8, 1}, {output, 8, 1}};
   StagedCall staged;
   staged.stage_vectors(call);
-  DeviceCopies& copies = *staged.on_device();
+  DeviceCopies& copies = *staged.device_copies();
   const long blocking = gpu.calls(STUB_BLOCKING);
   staged.begin_fetch();
   EXPECT_FALSE(copies.are_copies_complete());

@@ -132,7 +132,7 @@ class SimulatedMachine:
         why: str = ask("unsuitable", self._handle, as_text(collective), as_text(expression))
         return why
 
-    def model(self, collective: str, expression: str, size_bytes: int) -> float | None:
+    def model_s(self, collective: str, expression: str, size_bytes: int) -> float | None:
         """Return the time that the max-rate model predicts if all ranks begin at once.
 
         It is None if the model has no formula for this expression.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offbeat.bench.plan import DEFAULT_COLLECTIVE
-from offbeat.bench.results import MEASURES, Result, Wrong, cell_of
+from offbeat.bench.results import MEASURES, Result, WrongData, cell_of
 from offbeat.errors import CommandError
 from offbeat.units import format_size
 
@@ -73,14 +73,14 @@ def _result(record: Json) -> Result:
         record["algorithm"],
         record["status"],
         **{name: record[name] for name in MEASURES if name in record},
-        wrong=_wrong(record),
+        wrong_data=_wrong_data(record),
     )
 
 
-def _wrong(record: Json) -> Wrong | None:
+def _wrong_data(record: Json) -> WrongData | None:
     if "wrong_rank" not in record:
         return None
-    return Wrong(
+    return WrongData(
         record["wrong_elements"],
         record["wrong_rank"],
         record["wrong_index"],

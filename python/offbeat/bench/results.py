@@ -41,7 +41,7 @@ def cell_of(values: Mapping[str, Any]) -> Cell:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongData:
     """How the data of a collective differ from the exact result."""
 
     elements: int  # how many elements are wrong on ``rank``
@@ -77,7 +77,7 @@ class Result:
     t_min_us: float | None = None
     t_avg_us: float | None = None
     t_max_us: float | None = None
-    wrong: Wrong | None = None
+    wrong_data: WrongData | None = None
 
     @cached_property
     def last_delay(self) -> Delay:
@@ -124,7 +124,7 @@ class Result:
             "root": self.cell.root if has_root(self.cell.collective) else None,
             "algorithm": self.algorithm,
             "status": self.status,
-            "wrong": asdict(self.wrong) if self.wrong is not None else None,
+            "wrong": asdict(self.wrong_data) if self.wrong_data is not None else None,
         }
         if self.status == MEASURED:
             values |= {
@@ -158,10 +158,10 @@ class Result:
             values["algorithm"],
             values["status"],
             **{name: values[name] for name in MEASURES if name in values},
-            wrong=Wrong(**values["wrong"]) if values["wrong"] is not None else None,
+            wrong_data=WrongData(**values["wrong"]) if values["wrong"] is not None else None,
         )
         checked(result)
-        str(result.wrong)  # fails now, not later; a wrong number may be any, even NaN
+        str(result.wrong_data)  # fails now, not later; a wrong number may be any, even NaN
         if result.status == MEASURED and (not result.last_delays_us or not result.total_delays_us):
             raise ValueError("a measured cell has no samples")
         if result.computing_us is not None and not result.waiting_delays_us:
@@ -211,13 +211,13 @@ class Benchmark:
         """One line for each algorithm, collective and size with a wrong result."""
         found: dict[str, str] = {}
         for result in self.results:
-            if result.wrong is not None:
+            if result.wrong_data is not None:
                 cell = result.cell
                 where = "" if cell.collective == DEFAULT_COLLECTIVE else f"{cell.collective} by "
                 variant = f" ({cell.variant})" if cell.variant else ""
                 key = f"{where}{result.algorithm} at {format_size(cell.size_bytes)}{variant}"
                 pattern = f" ({cell.pattern} arrival)" if result.last_delays_us else ""
-                found.setdefault(key, f"{key}: {result.wrong}{pattern}")
+                found.setdefault(key, f"{key}: {result.wrong_data}{pattern}")
         return list(found.values())
 
     def to_json(self) -> dict[str, Any]:

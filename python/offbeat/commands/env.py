@@ -19,8 +19,8 @@ from offbeat.commands.options import (
     Mpi,
     Trace,
     Verbose,
-    checked_trace,
     chosen_algorithms,
+    new_trace_folder,
 )
 from offbeat.commands.start import libraries, with_stored_rules
 from offbeat.errors import CommandError
@@ -80,7 +80,9 @@ def env(
         raise CommandError(
             "--native leaves the algorithms to the MPI: it does not go with --allreduce or --algorithm"
         )
-    settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
+    settings = launch.Settings(
+        chosen_algorithms(allreduce, algorithm), verbose, trace=new_trace_folder(trace)
+    )
     path = find_program(program[0], base) if program else None
     choice = choose(mpi, path, (program or [])[1:], base)
     variables = dict(choice.variables)

@@ -249,7 +249,7 @@ def parse_numbers(option: str, text: str, *, least: int = 1, most: int | None = 
     return list(dict.fromkeys(found))
 
 
-def checked_trace(folder: Path | None) -> Path | None:
+def new_trace_folder(folder: Path | None) -> Path | None:
     """The absolute path of the folder for a trace. Refuses a folder that already has one."""
     if folder is not None and any(folder.glob("rank-*.trace")):
         raise CommandError(f"{folder} already has a trace; remove it or name another folder")

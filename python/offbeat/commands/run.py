@@ -20,8 +20,8 @@ from offbeat.commands.options import (
     RanksOfProgram,
     Trace,
     Verbose,
-    checked_trace,
     chosen_algorithms,
+    new_trace_folder,
     start_options,
 )
 from offbeat.commands.output import print_json
@@ -63,7 +63,9 @@ def run(
     offbeat run -n 64 --launcher 'srun --mpi=pmix' -- ./program arguments
     offbeat run -n 8 --hosts node1:4,node2:4 -- python simulation.py
     """
-    settings = launch.Settings(chosen_algorithms(allreduce, algorithm), verbose, trace=checked_trace(trace))
+    settings = launch.Settings(
+        chosen_algorithms(allreduce, algorithm), verbose, trace=new_trace_folder(trace)
+    )
     place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
     started = build_command(program, mpi, place, settings)
     if as_json:

@@ -151,7 +151,7 @@ def _run(plan: Plan) -> Simulation:
         line.show(f"{done} of {total}: {what}{millions}")
 
     try:
-        return simulation.run(plan, on_progress)
+        return simulation.run_plan(plan, on_progress)
     finally:
         line.clear()
 

@@ -61,7 +61,9 @@ class MpiModule:
     extensions: list[Path]
 
 
-def mpi_module(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> MpiModule | None:
+def find_mpi_module(
+    python: Path, arguments: Sequence[str], environment: Mapping[str, str]
+) -> MpiModule | None:
     """The module through which this program reaches MPI, or None if no such module is found."""
     imported = imported_modules(source_of(arguments))
     candidates = [name for name in _MPI_MODULES if name in imported]

@@ -101,7 +101,7 @@ def _linkage_of_elf(path: Path, environment: Mapping[str, str], how: str) -> Lin
 
 
 def _linkage_of_python(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
-    module = interpreter.mpi_module(python, arguments, environment)
+    module = interpreter.find_mpi_module(python, arguments, environment)
     if module is None:
         return Linkage(python=True)
     how = f"{module.name} of {python} loads it"

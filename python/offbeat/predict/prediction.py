@@ -156,7 +156,7 @@ class _MatchedDelays:
 
     collective: NDArray[np.uint8]
     size: NDArray[np.int64]  # as a benchmark counts it
-    arrival: NDArray[np.int16]  # index into Delays.by_collective[collective]
+    arrival_index: NDArray[np.int16]  # index into Delays.by_collective[collective]
 
     @classmethod
     def of(cls, calls: Calls, delays: Delays) -> _MatchedDelays:
@@ -188,7 +188,7 @@ class _MatchedDelays:
             self.size[rows] = benchmark_size(collective, table[mine], delays.ranks)
             late_us = block.arrival[mine][:, columns] / 1e3
             late_us -= late_us.min(axis=1, keepdims=True)
-            self.arrival[rows] = nearest(late_us, self.size[rows], arrivals)
+            self.arrival_index[rows] = nearest(late_us, self.size[rows], arrivals)
 
 
 def benchmark_size(collective: str, table: NDArray[Any], ranks: int) -> NDArray[np.int64]:
@@ -257,7 +257,7 @@ class _CollectivePrediction:
         self._here = here  # which rows of Calls.table
         self._rows = np.flatnonzero(here)
         self._sizes, self._size = np.unique(matched.size[self._rows], return_inverse=True)
-        self._arrival = matched.arrival[self._rows]
+        self._arrival = matched.arrival_index[self._rows]
         # Delays in microseconds. The axes are algorithm, pattern and size.
         self._table = np.stack(
             [

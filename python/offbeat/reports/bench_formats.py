@@ -147,7 +147,7 @@ def _nccl_numbers(result: Result | None, width: bandwidth.Bandwidth | None) -> s
     if result is None or not result.last_delays_us:
         return f" {'N/A':>8} {'N/A':>8} {'N/A':>8} {'N/A':>7}"
     algorithm, bus = width or (0.0, 0.0)
-    wrong = result.wrong.elements if result.wrong is not None else 0
+    wrong = result.wrong_data.elements if result.wrong_data is not None else 0
     return f" {result.last_delay.median:>8.2f} {algorithm:>8.2f} {bus:>8.2f} {wrong:>7}"
 
 

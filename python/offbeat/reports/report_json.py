@@ -156,14 +156,14 @@ def _occurrence(occurrence: Occurrence) -> dict[str, Any]:
         "calls": len(group.calls),
         "late_calls": len(occurrence.rows),
         "first_numbers": [int(number) for number in occurrence.numbers[:3]],
-        "every_such_call": _step(occurrence.of_kind),
-        "every_call_of_communicator": _step(occurrence.of_communicator),
+        "every_such_call": _period_step(occurrence.of_kind),
+        "every_call_of_communicator": _period_step(occurrence.of_communicator),
         "lateness_us": {"p10": p10, "median": median, "p90": p90},
         "waited_s": occurrence.waited_s,
     }
 
 
-def _step(period: Period | None) -> int | None:
+def _period_step(period: Period | None) -> int | None:
     return period.step if period is not None else None
 
 

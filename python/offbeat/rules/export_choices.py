@@ -119,7 +119,7 @@ def _example(vendor: str, collectives: Sequence[str]) -> str:
 
 def table(benchmark: Benchmark, objective: str) -> Table:
     """The best choice in each cell of a benchmark."""
-    wrong = {(r.cell.collective, r.algorithm) for r in benchmark.results if r.wrong is not None}
+    wrong = {(r.cell.collective, r.algorithm) for r in benchmark.results if r.wrong_data is not None}
     delays: dict[tuple[str, int], dict[tuple[Any, ...], dict[str, Delay]]] = {}
     for result in benchmark.results:
         collective, size, pattern, *_ = result.cell

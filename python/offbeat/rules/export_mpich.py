@@ -128,8 +128,8 @@ class Library:
         with libmpi.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             trees = list(_trees(data))
             known = frozenset(key for key in _all_keys() if _has_text(data, key))
-        coll = _only_match(trees, lambda text: '"algorithm=MPIR_Allreduce_intra_' in text)
-        ch4 = _only_match(trees, lambda text: '"composition=MPIDI_Allreduce_intra_' in text)
+        coll = _first_match(trees, lambda text: '"algorithm=MPIR_Allreduce_intra_' in text)
+        ch4 = _first_match(trees, lambda text: '"composition=MPIDI_Allreduce_intra_' in text)
         missing = [v for v in (COLL_VARIABLE, CH4_VARIABLE) if v not in known]
         if coll is None or ch4 is None or missing:
             raise CommandError(
@@ -187,7 +187,7 @@ def _trees(data: mmap.mmap) -> list[str]:
     return found
 
 
-def _only_match(texts: Sequence[str], is_wanted: Callable[[str], bool]) -> Tree | None:
+def _first_match(texts: Sequence[str], is_wanted: Callable[[str], bool]) -> Tree | None:
     for text in texts:
         if is_wanted(text):
             try:

@@ -169,17 +169,17 @@ def _dumps(value: Any) -> str:
 OnProgress = Callable[[str, int, int], None]
 
 
-def run(plan: Plan, on_progress: OnProgress) -> Simulation:
+def run_plan(plan: Plan, on_progress: OnProgress) -> Simulation:
     """Run the simulations of a plan."""
     try:
-        return _run(plan, on_progress)
+        return _run_plan(plan, on_progress)
     except _core.UsageError as error:
         raise CommandError(str(error)) from None
     except MemoryError:
         raise CommandError("this simulation needs more memory than there is", FAILED) from None
 
 
-def _run(plan: Plan, on_progress: OnProgress) -> Simulation:
+def _run_plan(plan: Plan, on_progress: OnProgress) -> Simulation:
     # The outer loop is over shapes, so that only one machine is in memory at a time.
     found = Simulation(plan)
     for shape in plan.shapes:
@@ -289,7 +289,7 @@ class _PlanRunner:
         causes.sort(key=lambda cause: (-cause.waiting_us, cause.rank))
         is_balanced = cell.skew == NO_SKEW.label
         model = (
-            self._machine.model(self._plan.collective, algorithm, cell.size_bytes) if is_balanced else None
+            self._machine.model_s(self._plan.collective, algorithm, cell.size_bytes) if is_balanced else None
         )
         return Result(
             cell=cell,

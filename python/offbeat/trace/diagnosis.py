@@ -19,7 +19,10 @@ _LIMIT_IN_DELAYS = 0.5  # times what the call takes after the last arrival
 _LIMIT_IN_CLOCK_ERRORS = 2.0  # times the error of the clocks
 _LEAST_LATENESS_NS = 1000.0
 
-_REGULAR_PERIOD_SHARE = 0.8  # a period counts if this share of the calls that it predicts is late
+_LEAST_SHARE_ON_PERIOD = 0.8  # a period counts if this share of the calls that it predicts is late
+_LEAST_WAITING_SHARE_WITHOUT_NOISE = (
+    0.8  # calls with little lateness are noise if all others have this share of the waiting
+)
 _SHARED_CALLS_TO_MERGE_RANKS = 0.8  # ranks that share this part of their late calls are one finding
 _MAX_MULTIPLE_OF_MEAN_WAIT = (
     3.0  # if late ranks vary, one of them may cause this many times the average waiting
@@ -205,7 +208,9 @@ def _without_noise(table: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.in
     late = table["lateness"][rows]
     much = rows[late >= _LEAST_SHARE_OF_USUAL_LATENESS * np.percentile(late, 90)]
     waited = float(table["waiting"][rows].sum())
-    return much if float(table["waiting"][much].sum()) >= _REGULAR_PERIOD_SHARE * waited else rows
+    return (
+        much if float(table["waiting"][much].sum()) >= _LEAST_WAITING_SHARE_WITHOUT_NOISE * waited else rows
+    )
 
 
 def _host(calls: Calls, group: Group, ranks: tuple[int, ...]) -> str | None:
@@ -231,8 +236,8 @@ def _period(places: NDArray[Any]) -> tuple[Period | None, NDArray[np.bool_]]:
     chosen = places[regular]
     expected = (int(chosen[-1]) - int(chosen[0])) // step + 1
     enough = (
-        len(chosen) >= max(3, _REGULAR_PERIOD_SHARE * len(places))
-        and len(chosen) >= _REGULAR_PERIOD_SHARE * expected
+        len(chosen) >= max(3, _LEAST_SHARE_ON_PERIOD * len(places))
+        and len(chosen) >= _LEAST_SHARE_ON_PERIOD * expected
     )
     if not enough:
         return None, everything

@@ -10,4 +10,4 @@ from offbeat.trace.training import Training
 
 def training_of_calls(calls: Calls) -> Training | None:
     """The training in a trace. None if no framework is recognised."""
-    return horovod.horovod_of_calls(calls) or pytorch.pytorch_of_calls(calls)
+    return horovod.horovod_training_of_calls(calls) or pytorch.pytorch_training_of_calls(calls)

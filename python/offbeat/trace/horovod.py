@@ -92,7 +92,7 @@ class Horovod(Training):
         return found
 
 
-def horovod_of_calls(calls: Calls) -> Horovod | None:
+def horovod_training_of_calls(calls: Calls) -> Horovod | None:
     """Recognise Horovod. None if no rank polls."""
     trace = calls.trace
     polled = [each for each in trace.communicators if not each.alone and polls.is_polled(trace, each)]

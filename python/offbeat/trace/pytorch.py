@@ -109,7 +109,7 @@ class _Kind:
         return gap
 
 
-def pytorch_of_calls(calls: Calls) -> PyTorch | None:
+def pytorch_training_of_calls(calls: Calls) -> PyTorch | None:
     """Recognise PyTorch. None if it was not in the processes, or no steps are found."""
     if PYTORCH_IN_MPI_NAME not in calls.trace.mpi or calls.trace.every_call > 1:
         return None

@@ -27,7 +27,7 @@ from offbeat.tune.candidates import Place
 from offbeat.tune.race import Estimate, Score, Timing
 
 FINAL = -1  # the number of the round that measures the winners again
-ROUNDS = (60, 200, 600, 1000)  # samples of each algorithm in each cell, round by round
+ROUND_SAMPLES = (60, 200, 600, 1000)  # samples of each algorithm in each cell, round by round
 FINAL_SAMPLES = 300
 _BEST_PARTS = 3  # how many plain algorithms become parts of others
 
@@ -170,7 +170,7 @@ class Course:
         self.benchmark.about["tune"]["jobs"].append(job)
         for result in records.results:
             if result.status == WRONG:
-                self.drop(result.cell.collective, result.algorithm, f"wrong result: {result.wrong}")
+                self.drop(result.cell.collective, result.algorithm, f"wrong result: {result.wrong_data}")
             elif result.status == NOT_SERVED:
                 self.unserved.add((result.cell.collective, result.cell.size_bytes, result.algorithm))
         earlier = {(result.cell, result.algorithm): result for result in self.benchmark.results}
@@ -249,7 +249,7 @@ class Course:
         return self.place is not None and candidates.in_rules(self.place.vendor, contest.collective, name)
 
     def _tests(self, contest: Contest) -> int:
-        return len(contest.candidates) * len(ROUNDS)
+        return len(contest.candidates) * len(ROUND_SAMPLES)
 
     def leaders(self) -> list[str | None]:
         """The winner of each race so far. None if nothing was measured in all of its cells."""

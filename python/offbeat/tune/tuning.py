@@ -18,7 +18,7 @@ from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.tune.candidates import Place
-from offbeat.tune.course import FINAL, FINAL_SAMPLES, ROUNDS, Contest, Course
+from offbeat.tune.course import FINAL, FINAL_SAMPLES, ROUND_SAMPLES, Contest, Course
 from offbeat.units import parse_skew
 
 _FOR_FINAL = 0.2  # the part of the budget that measures the winners again
@@ -117,7 +117,7 @@ class Tuning:
 
     def _due(self) -> tuple[int | None, list[tuple[Course, list[Contest]]]]:
         """The earliest round that some race still needs, and the races that need it."""
-        for number, _ in enumerate(ROUNDS):
+        for number, _ in enumerate(ROUND_SAMPLES):
             due = [
                 (course, [contest for contest in course.contests if self._is_due(course, contest, number)])
                 for course in self.courses
@@ -143,7 +143,7 @@ class Tuning:
             usual, self._silence_s = self._silence_s, math.inf
             began = time.time()
             try:
-                self._run_job(course, Job([NATIVE], [probe], {}), records, ROUNDS[0], until)
+                self._run_job(course, Job([NATIVE], [probe], {}), records, ROUND_SAMPLES[0], until)
                 self._start_s = time.time() - began
             except CommandError:
                 if records.header or time.time() < until:
@@ -184,11 +184,11 @@ class Tuning:
 
     @staticmethod
     def _has_later(course: Course, cell: Cell, name: str, number: int) -> bool:
-        return any(course.was_measured(cell, name, later) for later in range(number + 1, len(ROUNDS)))
+        return any(course.was_measured(cell, name, later) for later in range(number + 1, len(ROUND_SAMPLES)))
 
     def _run_round(self, due: Sequence[tuple[Course, Sequence[Contest]]], number: int, end: float) -> None:
         self._round = number
-        samples = FINAL_SAMPLES if number == FINAL else ROUNDS[number]
+        samples = FINAL_SAMPLES if number == FINAL else ROUND_SAMPLES[number]
         # The jobs of offbeat's algorithms come first: they also say how late the ranks of the others are.
         queue = [work for course, contests in due for work in self._own_work(course, contests, number)]
         named = False
@@ -247,7 +247,7 @@ class Tuning:
                 # The first job of a race finds native's time, which says how late ranks are.
                 first = [NATIVE] if self._native_us(course, contest) is None and NATIVE not in own else []
                 found.append(_Work(course, [contest], [*first, *own]))
-        samples = FINAL_SAMPLES if number == FINAL else ROUNDS[number]
+        samples = FINAL_SAMPLES if number == FINAL else ROUND_SAMPLES[number]
         while len(found) > 1:
             together = [_joined(one, other) for one, other in pairwise(found)]
             costs = [self._cost_s(work, samples) for work in found]

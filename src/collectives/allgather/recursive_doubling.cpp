@@ -34,7 +34,7 @@ Task run(Endpoint net, Call call, const Expression&) {
   const bool has_second = groups.members(group) > 1;
   co_await net.copy(blocks(leader, second), call.input);
   if (has_second) co_await net.receive(second, blocks(second, second + 1));
-  for (int distance = 1; distance < groups.groups; distance *= 2) {
+  for (int distance = 1; distance < groups.group_count; distance *= 2) {
     const int peer = group ^ distance;
     const auto had_by = [&](int member) {
       const int first = member & -distance;

@@ -96,7 +96,7 @@ Task step_by_messages(Endpoint net, Call call, const NodesOfRank& view, RadixSte
     co_await net.exchange(view.rank(peer_node, member), mine, from_node.vector());
     mine = from_node.vector();
   }
-  co_await within_node(node.part({}, view.member, step.radix), call.with_vectors(mine, call.output));
+  co_await within_node(node.part({}, view.member, step.radix), call.with_input_and_output(mine, call.output));
   for (int k = view.member + step.radix; k < node.size; k += step.radix) co_await node.send(k, call.output);
 }
 

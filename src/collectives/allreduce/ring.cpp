@@ -13,7 +13,7 @@ namespace {
 
 Task run(Endpoint net, Call call, const Expression&) {
   const Vector own = call.output.block(net.size, net.rank);
-  co_await striped_reduce_scatter::ring(net, call.with_vectors(call.input, own));
+  co_await striped_reduce_scatter::ring(net, call.with_input_and_output(call.input, own));
   co_await allgather_in_place::ring(net, call.output);
 }
 

@@ -19,7 +19,7 @@ constexpr Parameter parameters[] = {Parameter::bytes};
 
 // Runs the reduce-scatter of segments `first`, `first` + in_flight and so on, one after the other.
 Task reduce_scatter_segments(Endpoint net, Call call, std::size_t segment, std::size_t first) {
-  const Call scattered = call.with_vectors(call.input, call.output.block(net.size, net.rank));
+  const Call scattered = call.with_input_and_output(call.input, call.output.block(net.size, net.rank));
   const std::size_t block = call.input.block(net.size, 0).count;
   for (std::size_t begin = first * segment; begin < block; begin += in_flight * segment) {
     co_await striped_reduce_scatter::ring(net, scattered, {.first = begin, .length = segment});

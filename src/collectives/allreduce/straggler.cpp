@@ -60,7 +60,8 @@ Task power_of_two(Endpoint net, Call call, const Expression&) {
     co_await net.copy(call.output, call.input);
   } else {
     const Endpoint among_helpers = net.part(RankMap{}, net.rank, helpers);
-    co_await striped_reduce_scatter::ring(among_helpers, call.with_vectors(call.input, block(net.rank)));
+    co_await striped_reduce_scatter::ring(among_helpers,
+                                          call.with_input_and_output(call.input, block(net.rank)));
   }
   const StragglerRounds rounds(net.size);
   for (int round = net.rank == straggler ? helpers : 0; round < rounds.rounds(); ++round) {

@@ -19,7 +19,7 @@ Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
     const auto is_ready = [&] { return results.find_ready(); };
     while (!is_ready()) co_await round.board.pause(wait, is_ready);
     round.prefetch_next_input();  // a result of all ranks is there, so all have begun the round
-    co_await results.fetch();
+    co_await results.charge_fetch();
     co_await results.copy_found_chunk();
   }
 }
@@ -37,7 +37,7 @@ Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
     const Board::Word& result = round.result_of(chunk);
     const auto is_there = [&] { return round.is_marked(result); };
     while (!is_there()) co_await round.board.pause(wait, is_there);
-    co_await round.board.fetch(round.holder(result), &result, sizeof result);
+    co_await round.board.charge_fetch(round.holder(result), &result, sizeof result);
     co_await relay.take(chunk, round.holder(result));
   }
   round.board.announce_contribution(round.number);

@@ -82,9 +82,9 @@ class BoardRound {
   // Returns true if the node's result of a chunk is on the board. collect_chunk() copies it to the output.
   [[nodiscard]] const Board::Word& result_of(std::size_t chunk) const { return result(step(chunk)); }
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result_of(chunk)); }
-  [[nodiscard]] Board::Fetch fetch_result(std::size_t chunk) const {
+  [[nodiscard]] Board::Fetch charge_fetch_of_result(std::size_t chunk) const {
     const Vector data = chunk_on_board(holder(result(step(chunk))), chunk);
-    return board.fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
+    return board.charge_fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
   }
   [[nodiscard]] Computation collect_chunk(std::size_t chunk) const {
     Computation copy =
@@ -129,8 +129,8 @@ class UncollectedResults {
     }
     return false;
   }
-  // Fetches the chunk that find_ready() found.
-  [[nodiscard]] Board::Fetch fetch() const { return round_.fetch_result(next_); }
+  // Takes the time to fetch the chunk that find_ready() found, in virtual time only.
+  [[nodiscard]] Board::Fetch charge_fetch() const { return round_.charge_fetch_of_result(next_); }
   // Copies the chunk that find_ready() found to the output.
   [[nodiscard]] Computation copy_found_chunk() {
     const std::size_t chunk = next_;
@@ -189,9 +189,9 @@ Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
     co_await net.end_round();
     board.round.next(synchronising_collectives.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
-    BoardRound round(net,
-                     call.with_vectors(call.input.slice(first, length), call.output.slice(first, length)),
-                     chunk, past_cache);
+    BoardRound round(
+        net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),
+        chunk, past_cache);
     const std::size_t next = first + length;
     round.input_of_next_round = call.input.slice(next, std::min(window, call.input.count - next));
     round.prefetch_input(round.first_chunk());

@@ -56,7 +56,7 @@ class RoundBeginning {
     if (!number_.previous_was_partial()) return true;
     for (int rank; (rank = awaited_.rank(signs_read_)) >= 0; ++signs_read_) {
       const Board::Word& sign = board_.signs(rank).*number_.sign;
-      if (!waits.fetch(rank, [&] { return Reading{&sign, sizeof sign}; })) return false;
+      if (!waits.charge_fetch(rank, [&] { return Reading{&sign, sizeof sign}; })) return false;
     }
     return true;
   }

@@ -75,7 +75,7 @@ class BruckInSlots {
       return Reading{&slot(source), Board::InlineSlot::bytes_with(bytes_of(blocks_to_append()))};
     };
     if (!waits.until([&] { return has_arrived(source); }, has_arrived)) return false;
-    if (!waits.fetch(source, blocks)) return false;
+    if (!waits.charge_fetch(source, blocks)) return false;
     if (has_data())
       copy_to_shared(slot(board_.rank).data + bytes_of(blocks_in_slot_), slot(source).data,
                      bytes_of(blocks_to_append()));

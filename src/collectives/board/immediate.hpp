@@ -99,7 +99,7 @@ class WaitForAllSlots {
     for (const int ranks = board_.size; next_ < ranks; ++next_) {
       const int rank = next_;
       if (!waits.until([&] { return has_arrived(rank); }, has_arrived)) return false;
-      if (!waits.fetch(rank, [&] { return reading_of(rank); })) return false;
+      if (!waits.charge_fetch(rank, [&] { return reading_of(rank); })) return false;
       operands_.add(form_, rank);
     }
     return true;

@@ -95,7 +95,7 @@ class TreePass {
           return Reading{form_.slot_of_child(child), form_.bytes_given(group, block_)};
         };
         if (!waits.until([&] { return has_arrived(child); }, has_arrived)) return false;
-        if (!waits.fetch(child, given)) return false;
+        if (!waits.charge_fetch(child, given)) return false;
       }
       form_.combine(group);
     }
@@ -116,8 +116,8 @@ class TreePass {
     const auto in_slot = [this] { return Reading{form_.parent_slot(), form_.bytes_in_parent_slot()}; };
     return parent_sections_.run(
         [&] { return waits.until([this] { return form_.has_parent_data(); }, nobody); },
-        [&] { return waits.fetch(parent, in_line); }, [&] { return waits.fetch(parent, in_slot); },
-        [&] { form_.take_result(); });
+        [&] { return waits.charge_fetch(parent, in_line); },
+        [&] { return waits.charge_fetch(parent, in_slot); }, [&] { form_.take_result(); });
   }
   template <class Waits>
   bool pass_down(Waits& waits) {

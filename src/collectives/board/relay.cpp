@@ -9,7 +9,7 @@ Task Relay::announce(std::size_t chunk) const {
 
 Task Relay::take(std::size_t chunk, int holder) const {
   const ConstVector theirs = chunk_on_board(holder, chunk);
-  co_await board_.fetch(holder, theirs.data, theirs.bytes());
+  co_await board_.charge_fetch(holder, theirs.data, theirs.bytes());
   ConstVector source = theirs;
   if (tree_.has_children()) {
     const Vector mine = chunk_on_board(net_.rank, chunk);
@@ -29,7 +29,7 @@ Task Relay::take(std::size_t chunk) const {
     return Board::Mark(announced.load(std::memory_order_acquire)).round == round_;
   };
   while (!is_there()) co_await board_.pause(wait, is_there);
-  co_await board_.fetch(tree_.parent(), &announced, sizeof announced);
+  co_await board_.charge_fetch(tree_.parent(), &announced, sizeof announced);
   co_await take(chunk, tree_.parent());
 }
 

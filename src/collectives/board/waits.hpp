@@ -67,11 +67,11 @@ class SpinningWaits {
     }
     return true;
   }
-  // In virtual time these take the time of Board::touch and Board::fetch. In real time there is nothing to
-  // wait for, and `reading` is not called.
+  // In virtual time these take the time of Board::touch and Board::charge_fetch. In real time there is
+  // nothing to wait for, and `reading` is not called.
   [[nodiscard]] static bool touch() { return true; }
   template <class MakeReading>
-  [[nodiscard]] static bool fetch(int, MakeReading&&) {
+  [[nodiscard]] static bool charge_fetch(int, MakeReading&&) {
     return true;
   }
   [[nodiscard]] static constexpr bool is_virtual_time() { return false; }
@@ -105,7 +105,7 @@ class SuspendingWaits {
     return false;
   }
   template <class MakeReading>
-  [[nodiscard]] bool fetch(int owner, MakeReading&& reading) {
+  [[nodiscard]] bool charge_fetch(int owner, MakeReading&& reading) {
     if (!is_virtual_time() || std::exchange(is_wait_over_, false)) return true;
     pending_wait_ = PendingWait::fetch;
     owner_ = owner;
@@ -126,7 +126,7 @@ class SuspendingWaits {
         board_.touch().await_suspend(waiter);
         return true;
       default:
-        return board_.fetch(owner_, reading_.data, reading_.bytes).await_suspend(waiter);
+        return board_.charge_fetch(owner_, reading_.data, reading_.bytes).await_suspend(waiter);
     }
   }
   void await_resume() { is_wait_over_ = pending_wait_ != PendingWait::pause; }

@@ -76,7 +76,7 @@ Task exchange_segment(Endpoint lane, const BoardRound& round, Phases phases, Seg
       co_await round.collect_chunk(chunk);
     }
   }
-  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with_vectors(output, output),
+  co_await carry_out(across_nodes(lane).with_lateness(), round.call.with_input_and_output(output, output),
                      phases.lane);
   if (round.net.size == 1) co_return;
   for (std::size_t chunk = segment.first; chunk < segment.last; ++chunk) {

@@ -55,7 +55,7 @@ Call call_of_stripe(const Call& call, const Stripe& stripe) {
       part.output = stripe.part_of(call.output);
       return part;
     default:
-      return call.with_vectors(stripe.part_of(call.input), stripe.part_of(call.output));
+      return call.with_input_and_output(stripe.part_of(call.input), stripe.part_of(call.output));
   }
 }
 

@@ -25,10 +25,10 @@ Task halving(Endpoint leaders, Call call, Groups groups) {
   const auto elements = [&](int first, int number) {
     std::size_t count = 0;
     for (int rank = groups.leader(first); rank < groups.leader(first + number); ++rank)
-      count += call.input_blocks.block_of(call.input, rank, groups.size).count;
+      count += call.input_blocks.block_of(call.input, rank, groups.ranks).count;
     return count;
   };
-  const int half = groups.groups / 2;
+  const int half = groups.group_count / 2;
   const std::size_t most = elements(leaders.rank & half, half);
   const Scratch scratch = leaders.scratch(2 * most, call.input.width);  // what leaves, and what comes
   std::size_t place = 0;
@@ -59,7 +59,7 @@ Task run(Endpoint net, Call call, const Expression&) {
     co_await net.receive(leader, call.output);
     co_return;
   }
-  const Endpoint leaders = net.part(groups.leaders(), group, groups.groups);
+  const Endpoint leaders = net.part(groups.leaders(), group, groups.group_count);
   if (groups.members(group) == 1) {
     co_await halving(leaders, call, groups);
     co_return;
@@ -72,7 +72,7 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector other = call.input_blocks.block_of(both, second, net.size);
   Vector ours = own;
   ours.count += other.count;
-  co_await halving(leaders, call.with_vectors(both, ours), groups);
+  co_await halving(leaders, call.with_input_and_output(both, ours), groups);
   co_await net.send(second, other);
   co_await net.copy(call.output, own);
 }

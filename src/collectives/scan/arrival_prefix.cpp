@@ -165,7 +165,7 @@ class DoublingInSlots {
       return Reading{&slot(source), Board::InlineSlot::bytes_with(call_.input.bytes())};
     };
     if (!waits.until([&] { return has_arrived(source); }, has_arrived)) return false;
-    if (!waits.fetch(source, sum)) return false;
+    if (!waits.charge_fetch(source, sum)) return false;
     if (has_data_) combine(place(source, sum_of_source()));
     return true;
   }
@@ -276,7 +276,7 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
     Patience::Wait wait(board.patience);
     while (!has_arrived(source, steps.sum_of_source(step))) co_await board.pause(wait);
     const ConstVector theirs = place(source, steps.sum_of_source(step));
-    co_await board.fetch(source, theirs.data, BoardShape::line + theirs.bytes());
+    co_await board.charge_fetch(source, theirs.data, BoardShape::line + theirs.bytes());
     const bool is_needed_above = steps.is_needed_above(step + 1);
     const Vector mine = is_needed_above ? place(net.rank, step + 1) : call.output;
     if (is_needed_above || !is_exclusive(call)) {
@@ -324,7 +324,7 @@ Task pass_prefix_on(const BoardRound& round) {
     Patience::Wait wait(board.patience);
     while (!round.is_marked(word)) co_await board.pause(wait);
     const ConstVector prefix = round.chunk_on_board(below, chunk);
-    co_await board.fetch(below, prefix.data, BoardShape::line + prefix.bytes());
+    co_await board.charge_fetch(below, prefix.data, BoardShape::line + prefix.bytes());
     if (is_last && !is_exclusive(round.call)) {
       co_await net.reduce(*round.call.op, output, prefix, input);
     } else if (!is_last) {
@@ -358,8 +358,8 @@ Task run_as_chain(Endpoint net, Call call) {
     co_await begin(net, {.single_readers = {above, -1}});
     const std::size_t length = std::min(window, call.input.count - first);
     const BoardRound round(
-        net, call.with_vectors(call.input.slice(first, length), call.output.slice(first, length)), chunk,
-        past_cache);
+        net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),
+        chunk, past_cache);
     round.prefetch_input(0);
     co_await pass_prefix_on(round);
   }

@@ -33,7 +33,7 @@ Buffers::Buffers(const CallRequest& request, int rank, int ranks, bool only_one_
   for (std::size_t set = 0; set < sets_.size(); ++set) fill(set, operation_named(request.operation));
 }
 
-void Buffers::fill(std::size_t set, const OperationHandle& operation) {
+void Buffers::fill(std::size_t set, const NamedOperation& operation) {
   BufferSet& s = sets_[set];
   const std::size_t width = element_.width;
   for (int r = 0; r < position_.ranks; ++r) {

@@ -54,7 +54,7 @@ class Buffers {
     Bytes combined_period;
     Arguments out_of_place, in_place;
   };
-  void fill(std::size_t set, const OperationHandle& operation);
+  void fill(std::size_t set, const NamedOperation& operation);
   void put_input(std::size_t set);
   [[nodiscard]] Mismatch verify(std::size_t set, bool in_place) const;
   void compare(const std::byte* found_value, const ResultPiece& piece, const Bytes& period, std::size_t index,

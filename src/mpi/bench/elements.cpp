@@ -82,13 +82,13 @@ constexpr std::array types = {
 };
 
 constexpr std::array operations = {
-    OperationHandle{"sum", Operation::sum, [] { return MPI_SUM; }},
-    OperationHandle{"prod", Operation::prod, [] { return MPI_PROD; }},
-    OperationHandle{"max", Operation::max, [] { return MPI_MAX; }},
-    OperationHandle{"min", Operation::min, [] { return MPI_MIN; }},
-    OperationHandle{"band", Operation::band, [] { return MPI_BAND; }},
-    OperationHandle{"bor", Operation::bor, [] { return MPI_BOR; }},
-    OperationHandle{"bxor", Operation::bxor, [] { return MPI_BXOR; }},
+    NamedOperation{"sum", Operation::sum, [] { return MPI_SUM; }},
+    NamedOperation{"prod", Operation::prod, [] { return MPI_PROD; }},
+    NamedOperation{"max", Operation::max, [] { return MPI_MAX; }},
+    NamedOperation{"min", Operation::min, [] { return MPI_MIN; }},
+    NamedOperation{"band", Operation::band, [] { return MPI_BAND; }},
+    NamedOperation{"bor", Operation::bor, [] { return MPI_BOR; }},
+    NamedOperation{"bxor", Operation::bxor, [] { return MPI_BXOR; }},
 };
 
 template <class Known>
@@ -102,6 +102,6 @@ const auto& named(const Known& known, std::string_view name) {
 }  // namespace
 
 const ElementType& element_type(std::string_view name) { return named(types, name); }
-const OperationHandle& operation_named(std::string_view name) { return named(operations, name); }
+const NamedOperation& operation_named(std::string_view name) { return named(operations, name); }
 
 }  // namespace offbeat::bench

@@ -12,7 +12,7 @@ namespace offbeat::bench {
 
 enum class Operation : std::uint8_t { sum, prod, max, min, band, bor, bxor };
 
-struct OperationHandle {
+struct NamedOperation {
   std::string_view name;  // as in `offbeat bench -o`
   Operation operation;
   MPI_Op (*handle)();
@@ -32,6 +32,6 @@ struct ElementType {
 
 // Return the type or the operation of that name. Throw std::runtime_error if there is none.
 [[nodiscard]] const ElementType& element_type(std::string_view name);
-[[nodiscard]] const OperationHandle& operation_named(std::string_view name);
+[[nodiscard]] const NamedOperation& operation_named(std::string_view name);
 
 }  // namespace offbeat::bench

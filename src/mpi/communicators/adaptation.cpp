@@ -45,8 +45,8 @@ Range<std::size_t> similar_lengths(const Range<std::size_t>& row, std::size_t by
 RowTrial::RowTrial(Collective collective, const PlanRow& row, CallForm form, std::size_t bytes)
     : row_(&row),
       bytes_(similar_lengths(row.bytes, bytes)),
-      widest_(static_cast<std::uint32_t>(
-          std::min(row.elements.widest_narrow_element, BoardShape::smallest_chunk))),
+      widest_(
+          static_cast<std::uint32_t>(std::min(row.elements.most_narrow_bytes, BoardShape::smallest_chunk))),
       form_(form),
       collective_(collective),
       pinned_(ChosenAlternative::from_alternative(row.alternatives.front())),

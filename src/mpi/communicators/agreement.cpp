@@ -122,7 +122,7 @@ std::optional<Agreement> agree(MpiSetUp& set_up, Runtime& process, const BoardSi
   // suit every rank.
   for (;;) {
     std::shared_ptr<Team> team;
-    std::shared_ptr<Team::Place> place;
+    std::shared_ptr<Team::CommunicatorPlace> place;
     std::shared_ptr<PrivateCommunicator> shared;
     std::shared_ptr<const TeamPlans> plans;
     Invitation invitation{.build = process.build,

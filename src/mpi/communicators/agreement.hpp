@@ -17,7 +17,7 @@ class Runtime;
 // What the ranks of a communicator have agreed on. All ranks get equal values.
 struct Agreement {
   std::string_view why_native;  // why the host must serve every call; if it is empty, the rest is set
-  std::shared_ptr<Team::Place> place = nullptr;
+  std::shared_ptr<Team::CommunicatorPlace> place = nullptr;
   std::shared_ptr<const TeamPlans> plans = nullptr;
   std::shared_ptr<PrivateCommunicator> messages = nullptr;  // to be shared; null if the team has none yet
   std::uint64_t new_messages_number = 0;  // the number for a private communicator that may be made

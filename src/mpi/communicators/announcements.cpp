@@ -67,8 +67,8 @@ void Announcements::say_choice(Collective collective, CallForm form, const Plan&
     const std::string why = why_native.empty() ? row.reason : std::string(why_native);
     const std::string line = std::string(prefix_of(form)) + std::string(name_of(collective)) +
                              range_text(lengths_with_equal_line(plan.rows, index)) +
-                             ", ranks: " + std::to_string(ranks) + ": " + expression.text() + " (" + why +
-                             (varies ? "; bits differ from run to run)" : ")");
+                             ", ranks: " + std::to_string(ranks) + ": " + expression.canonical_text() + " (" +
+                             why + (varies ? "; bits differ from run to run)" : ")");
     const std::lock_guard lock(mutex);
     if (lines->emplace(ranks, line).second) say(line);
   });
@@ -81,12 +81,12 @@ void Announcements::say_pinned(const RowTrial& row, int ranks) {
     std::string times;
     for (std::size_t k = 0; k < all.size(); ++k) {
       const std::uint64_t time = trial.estimate(k);
-      times += (k == 0 ? "" : ", ") + all[k].expression->text() + " " +
+      times += (k == 0 ? "" : ", ") + all[k].expression->canonical_text() + " " +
                (time == 0 ? "not measured" : microseconds_text(time));
     }
     say(std::string(prefix_of(row.form())) + std::string(name_of(row.collective())) +
         range_text(row.bytes()) + ", ranks: " + std::to_string(ranks) + ": " +
-        all[trial.pinned()].expression->text() + " is pinned after " +
+        all[trial.pinned()].expression->canonical_text() + " is pinned after " +
         std::to_string(trial.calls_measured()) + " measured calls (" + times + ")");
   });
 }

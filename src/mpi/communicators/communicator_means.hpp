@@ -22,8 +22,8 @@ namespace offbeat {
 
 // SharedMeans is what the persistent requests of a communicator share. Each uses its own stage and tags.
 struct SharedMeans {
-  std::shared_ptr<Team::Place> place;             // null before the ranks have agreed on one
-  std::shared_ptr<PrivateCommunicator> messages;  // created when needed, or shared with others of the team
+  std::shared_ptr<Team::CommunicatorPlace> place;  // null before the ranks have agreed on one
+  std::shared_ptr<PrivateCommunicator> messages;   // created when needed, or shared with others of the team
   int tag_base = 0;
   // True if no board may be created any more: there is one, or there will be none.
   bool is_board_settled = false;

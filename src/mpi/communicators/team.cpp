@@ -59,9 +59,9 @@ void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) 
 
 // -- places
 
-std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& team, PlaceKind which,
-                                                const BoardSize& size) {
-  auto place = std::make_shared<Place>(team);
+std::shared_ptr<Team::CommunicatorPlace> Team::choose_place(const std::shared_ptr<Team>& team,
+                                                            PlaceKind which, const BoardSize& size) {
+  auto place = std::make_shared<CommunicatorPlace>(team);
   const std::lock_guard lock(team->mutex_);
   std::vector<PlaceState>& places = team->places_;
   auto chosen = places.end();
@@ -81,9 +81,9 @@ std::shared_ptr<Team::Place> Team::choose_place(const std::shared_ptr<Team>& tea
   return place;
 }
 
-std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team, int index,
-                                              const BoardSize& size) {
-  auto place = std::make_shared<Place>(team);
+std::shared_ptr<Team::CommunicatorPlace> Team::take_place(const std::shared_ptr<Team>& team, int index,
+                                                          const BoardSize& size) {
+  auto place = std::make_shared<CommunicatorPlace>(team);
   const std::lock_guard lock(team->mutex_);
   const auto position = static_cast<std::size_t>(index);
   if (position >= team->places_.size()) team->places_.resize(position + 1);
@@ -92,7 +92,7 @@ std::shared_ptr<Team::Place> Team::take_place(const std::shared_ptr<Team>& team,
   return place;
 }
 
-void Team::prepare_place(std::size_t index, Place& place, const BoardSize& size) {
+void Team::prepare_place(std::size_t index, CommunicatorPlace& place, const BoardSize& size) {
   PlaceState& state = places_[index];
   state.is_taken = true;
   place.index_ = static_cast<int>(index);
@@ -102,7 +102,7 @@ void Team::prepare_place(std::size_t index, Place& place, const BoardSize& size)
   state.idle_board.reset();
 }
 
-Team::Place::~Place() {
+Team::CommunicatorPlace::~CommunicatorPlace() {
   if (index_ >= 0) team_->give_back(index_, std::move(board), is_reuse_forbidden_);
 }
 

@@ -59,12 +59,12 @@ class Team {
   void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
 
   // A communicator's place. Its destructor gives the place back.
-  class Place {
+  class CommunicatorPlace {
    public:
-    explicit Place(std::shared_ptr<Team> team) : team_(std::move(team)) {}
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
-    ~Place();
+    explicit CommunicatorPlace(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+    CommunicatorPlace(const CommunicatorPlace&) = delete;
+    CommunicatorPlace& operator=(const CommunicatorPlace&) = delete;
+    ~CommunicatorPlace();
     [[nodiscard]] Team& team() const { return *team_; }
     [[nodiscard]] int index() const { return index_; }
     // Keeps others from using the place again, because its ranks no longer agree on what was done there.
@@ -81,11 +81,12 @@ class Team {
   enum class PlaceKind : std::uint8_t { free, never_used };
   // Rank 0 calls this to decide where the next communicator goes. `size` is the board that the communicator
   // wants. Throws std::bad_alloc, as take_place() does, and then takes no place.
-  [[nodiscard]] static std::shared_ptr<Place> choose_place(const std::shared_ptr<Team>& team, PlaceKind which,
-                                                           const BoardSize& size);
+  [[nodiscard]] static std::shared_ptr<CommunicatorPlace> choose_place(const std::shared_ptr<Team>& team,
+                                                                       PlaceKind which,
+                                                                       const BoardSize& size);
   // The other ranks call this. Returns null if a communicator of this process still occupies the place.
-  [[nodiscard]] static std::shared_ptr<Place> take_place(const std::shared_ptr<Team>& team, int index,
-                                                         const BoardSize& size);
+  [[nodiscard]] static std::shared_ptr<CommunicatorPlace> take_place(const std::shared_ptr<Team>& team,
+                                                                     int index, const BoardSize& size);
 
  private:
   // The limit on unused boards that are kept; further ones are freed.
@@ -96,7 +97,7 @@ class Team {
     std::unique_ptr<NodeBoard> idle_board;  // of the last communicator there, for the next one
   };
   // Drops a board of another size, which is of no use. Call this with the mutex held.
-  void prepare_place(std::size_t index, Place& place, const BoardSize& size);
+  void prepare_place(std::size_t index, CommunicatorPlace& place, const BoardSize& size);
   void give_back(int index, std::unique_ptr<NodeBoard> board, bool is_spoilt);
 
   const std::vector<int> world_ranks_;

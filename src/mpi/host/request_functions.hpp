@@ -25,7 +25,7 @@ namespace offbeat {
 // and Kept has is_persistent(). `next` may run any code of the host or of a tool, so no lock is held during
 // that call.
 template <class Library>
-class RequestFunctions {
+class RequestWrappers {
  public:
   static int start(decltype(PMPI_Start)* next, MPI_Request* request) {
     return starts(1, request, [&] { return next(request); });

@@ -97,7 +97,7 @@ struct BlockingCarrier {
       trial.end_call();
     } else if (!chosen) {
       trial_of_host = &trial;
-      outcome.measured_where = Outcome::by_trial;
+      outcome.measured_where = Outcome::in_trial;
     }
     return outcome;
   }

@@ -93,7 +93,7 @@ struct Sides final : StandInCopies {
   [[nodiscard]] const StandInCopies* stand_ins() const {
     return types_of_stand_ins != nullptr || copies ? this : nullptr;
   }
-  [[nodiscard]] DeviceCopies* on_device() const override { return copies ? &*copies : nullptr; }
+  [[nodiscard]] DeviceCopies* device_copies() const override { return copies ? &*copies : nullptr; }
   [[nodiscard]] bool copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     if (types_of_stand_ins == nullptr) return false;
     const Types& types = *types_of_stand_ins;

@@ -19,11 +19,11 @@ struct Outcome {
   enum class Kind : std::uint8_t { served, native, rejected, failed, by_name };
   Kind kind = Kind::native;
   bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
-  // Says where a call is measured that the host has to serve: `by_trial` for a blocking one, a place among
+  // Says where a call is measured that the host has to serve: `in_trial` for a blocking one, a place among
   // the MeasuredRequests for a non-blocking one, and `none` for all others.
   std::int8_t measured_where = none;
   static constexpr std::int8_t none = -1;
-  static constexpr std::int8_t by_trial = 0;
+  static constexpr std::int8_t in_trial = 0;
   int code = MPI_SUCCESS;  // an error code of the host MPI, if the call failed
 };
 static_assert(sizeof(Outcome) <= sizeof(void*), "fits in a register");

@@ -23,9 +23,9 @@ std::uint64_t build_identity(const Selection& selection) {
   std::string text = version;
   for (const std::size_t number :
        {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.broken_offset(),
-        shape.gate_offset(), shape.stages_offset(), shape.signs_offset(), shape.round_words_offset(),
-        shape.tree_lines_offset(), shape.steps_offset(), shape.relay_words_offset(), shape.windows_offset(),
-        shape.total_bytes(), static_cast<std::size_t>(NodeBoard::most_stages),
+        shape.gate_offset(), shape.stages_offset(), shape.signs_in_stage(), shape.round_words_in_stage(),
+        shape.tree_lines_in_stage(), shape.steps_in_stage(), shape.relay_words_in_stage(),
+        shape.windows_in_stage(), shape.total_bytes(), static_cast<std::size_t>(NodeBoard::most_stages),
         static_cast<std::size_t>(MpiTransport::tags)}) {
     text += ' ' + std::to_string(number);
   }

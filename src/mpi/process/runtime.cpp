@@ -104,7 +104,8 @@ void Runtime::report_unknown_choice(Collective collective) {
   constexpr int no_restriction = 0;
   const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);
   if (!why.empty())
-    say(choice->origin + ": " + choice->expression->text() + " " + why + "; the MPI chooses instead");
+    say(choice->origin + ": " + choice->expression->canonical_text() + " " + why +
+        "; the MPI chooses instead");
 }
 
 namespace {

@@ -193,7 +193,7 @@ class Tracer {
   void add_communicator(MPI_Comm handle, MPI_Comm parent, bool has_group_of_parent);
   void remove(MPI_Comm handle);
 
-  // The members that RequestFunctions needs.
+  // The members that RequestWrappers needs.
   Requests<TracedRequest> requests;
   [[nodiscard]] static Nanoseconds now() { return clock::now(); }
   [[nodiscard]] bool begins_persistent_call(TracedRequest& request, Nanoseconds arrival) {

@@ -24,7 +24,7 @@ struct Library {
   static bool is_started() { return has_lower_layers(); }
   static bool try_start() { return find_lower_layers_or_pass_on(); }
 };
-using RequestCalls = RequestFunctions<Tracer>;
+using RequestCalls = RequestWrappers<Tracer>;
 
 // Returns the request that a call made, which is its last argument.
 template <class... Arguments>

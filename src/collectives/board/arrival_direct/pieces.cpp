@@ -10,12 +10,12 @@ namespace offbeat::direct {
 Task put_pieces(const WindowRound& round) {
   for (int piece = 0; piece < round.pieces; ++piece)
     round.net.prefetch(round.window_place(round.net.rank, round.taker(piece)),
-                       clipped_slice(round.exchanged.block_to(round.taker(piece)), round.first_element,
+                       clipped_slice(round.exchanged.block_to(round.taker(piece)), round.first_in_block,
                                      round.most_elements));
   std::size_t announced = 0;  // number of chunks
   for (int piece = 0; piece < round.pieces; ++piece) {
-    const ConstVector given_block =
-        clipped_slice(round.exchanged.block_to(round.taker(piece)), round.first_element, round.most_elements);
+    const ConstVector given_block = clipped_slice(round.exchanged.block_to(round.taker(piece)),
+                                                  round.first_in_block, round.most_elements);
     const std::size_t begin = static_cast<std::size_t>(piece) * round.most_elements;
     const Vector place = round.window_place(round.net.rank, round.taker(piece));
     for (std::size_t done = 0; done < given_block.count;) {
@@ -52,7 +52,7 @@ Task take_pieces(const WindowRound& round) {
     const int giver = (round.net.rank + k) % ranks;
     if (!round.exchanged.gives(giver)) continue;
     const std::size_t count =
-        clipped_slice(round.exchanged.place_of_block_from(giver), round.first_element, round.most_elements)
+        clipped_slice(round.exchanged.place_of_block_from(giver), round.first_in_block, round.most_elements)
             .count;
     if (count > 0) pieces[left++] = {giver, count, 0, round.begin_of(giver, round.net.rank)};
   }
@@ -71,8 +71,8 @@ Task take_pieces(const WindowRound& round) {
         const std::size_t length =
             std::min(piece.count - piece.done, round.rest_of_chunk(piece.begin + piece.done));
         const ConstVector chunk = round.window_place(giver, round.net.rank).slice(piece.done, length);
-        co_await round.board.fetch(giver, chunk.data, BoardShape::line + chunk.bytes());
-        const Vector receipt = clipped_slice(round.exchanged.place_of_block_from(giver), round.first_element,
+        co_await round.board.charge_fetch(giver, chunk.data, BoardShape::line + chunk.bytes());
+        const Vector receipt = clipped_slice(round.exchanged.place_of_block_from(giver), round.first_in_block,
                                              round.most_elements);
         Computation copy = round.net.copy(receipt.slice(piece.done, length), chunk);
         copy.past_cache = round.past_cache;
@@ -91,8 +91,8 @@ Task combine(const WindowRound& round) {
   const int ranks = round.net.size;
   const Call& call = round.exchanged.call();
   const ConstVector mine =
-      clipped_slice(round.exchanged.block_to(round.net.rank), round.first_element, round.most_elements);
-  const Vector result = clipped_slice(call.output, round.first_element, round.most_elements);
+      clipped_slice(round.exchanged.block_to(round.net.rank), round.first_in_block, round.most_elements);
+  const Vector result = clipped_slice(call.output, round.first_in_block, round.most_elements);
   for (std::size_t done = 0; done < result.count;) {
     const std::size_t length = std::min(result.count - done, round.chunk());
     const Vector piece = result.slice(done, length);
@@ -110,7 +110,7 @@ Task combine(const WindowRound& round) {
           while (!is_there()) co_await round.board.pause(wait, is_there);
         }
         const ConstVector theirs = round.window_place(giver, round.net.rank).slice(done, length);
-        co_await round.board.fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
+        co_await round.board.charge_fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
         operands[count++] = theirs.data;
       }
       if (count < Computation::most_operands && giver + 1 < ranks) continue;

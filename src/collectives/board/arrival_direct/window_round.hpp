@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WindowRound is one round of a long call: elements [first_element, first_element + most_elements) of every
+// WindowRound is one round of a long call: elements [first_in_block, first_in_block + most_elements) of every
 // block, each at its place in a window.
 #pragma once
 
@@ -24,13 +24,13 @@ AnyVector clipped_slice(const AnyVector& vector, std::size_t first_element, std:
 
 class WindowRound {
  public:
-  WindowRound(const Endpoint& net, const BlockExchange& exchanged, std::size_t first_element,
+  WindowRound(const Endpoint& net, const BlockExchange& exchanged, std::size_t first_in_block,
               std::size_t most_elements)
       : net(net),
         exchanged(exchanged),
         board(*net.board()),
         number(board.round.present),
-        first_element(first_element),
+        first_in_block(first_in_block),
         most_elements(most_elements),
         pieces(exchanged.pieces()),
         width(exchanged.call().output.width) {
@@ -76,7 +76,7 @@ class WindowRound {
   const BlockExchange& exchanged;
   Board& board;
   const std::uint64_t number;
-  const std::size_t first_element;
+  const std::size_t first_in_block;
   const std::size_t most_elements;
   const int pieces;
   const std::size_t width;

@@ -55,7 +55,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     const auto here = nodes.all.members(nodes.own_node);
     const ListedBlocks members(nodes.size,
                                [&](int k) { return count_of(here[static_cast<std::size_t>(k)]); });
-    Call within = call.with_vectors(call.input, of_node);
+    Call within = call.with_input_and_output(call.input, of_node);
     if (call.output_blocks.counts != nullptr) within.output_blocks = members.block_list();
     co_await carry_out(node, within, self.parts[0]);
   }
@@ -64,8 +64,8 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const PhaseSegments segments(is_cut ? of_nodes.longest() : 0, width);
   const auto stripe = [&](std::size_t k) { return segments.number == 1 ? Stripe{} : segments[k]; };
   const auto among_leaders = [&](const Endpoint& leaders, std::size_t k) {
-    Call between =
-        call.with_vectors(stripe(k).part_of(nodes.is_alone ? call.input : ConstVector(of_node)), all);
+    Call between = call.with_input_and_output(
+        stripe(k).part_of(nodes.is_alone ? call.input : ConstVector(of_node)), all);
     between.collective = Collective::allgatherv;
     between.output_blocks = of_nodes.block_list();
     between.output_blocks.stripe = stripe(k);

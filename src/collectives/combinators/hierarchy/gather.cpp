@@ -32,12 +32,12 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Vector of_node = is_root ? of_nodes.block_of(result, nodes.own_node) : collected.vector();
 
   if (!nodes.is_alone) {
-    Call within = call.with_vectors(call.input, of_node);
+    Call within = call.with_input_and_output(call.input, of_node);
     within.root = nodes.leader;
     co_await carry_out(node, within, self.parts[0]);
   }
   if (nodes.is_leader) {
-    Call between = call.with_vectors(nodes.is_alone ? call.input : ConstVector(of_node), result);
+    Call between = call.with_input_and_output(nodes.is_alone ? call.input : ConstVector(of_node), result);
     between.collective = Collective::gatherv;
     between.root = nodes.root_node;
     between.output_blocks = of_nodes.block_list();

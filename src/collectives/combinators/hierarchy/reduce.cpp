@@ -30,7 +30,8 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
 
   const PhaseSegments segments(count, width);
   const auto part = [&](std::size_t segment, ConstVector input, Vector output, int root) {
-    Call of_segment = call.with_vectors(segments[segment].part_of(input), segments[segment].part_of(output));
+    Call of_segment =
+        call.with_input_and_output(segments[segment].part_of(input), segments[segment].part_of(output));
     of_segment.root = root;
     return of_segment;
   };

@@ -59,7 +59,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     const ListedBlocks of_nodes = call.input_blocks.counts == nullptr
                                       ? blocks_of_nodes(all, call.output.count)
                                       : blocks_of_nodes(all, count_of);
-    Call between = call.with_vectors(sum, nodes.is_alone ? call.output : of_node.vector());
+    Call between = call.with_input_and_output(sum, nodes.is_alone ? call.output : of_node.vector());
     between.collective = Collective::reduce_scatter;
     between.input_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);

@@ -53,13 +53,14 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   Call between = call;
   between.collective = Collective::exscan;
   const auto among_nodes = [&](const Endpoint& carriers, std::size_t k) {
-    return carry_out(carriers, between.with_vectors(segments[k].part_of(sum), segments[k].part_of(before)),
+    return carry_out(carriers,
+                     between.with_input_and_output(segments[k].part_of(sum), segments[k].part_of(before)),
                      self.parts[1]);
   };
   const auto within_node = [&](std::size_t k) {
-    return scan_and_sum(node,
-                        call.with_vectors(segments[k].part_of(call.input), segments[k].part_of(call.output)),
-                        segments[k].part_of(own_sum.vector()), self);
+    return scan_and_sum(
+        node, call.with_input_and_output(segments[k].part_of(call.input), segments[k].part_of(call.output)),
+        segments[k].part_of(own_sum.vector()), self);
   };
   co_await run_in_segments(net, nodes, segments.number, FirstPhase::node, among_nodes, within_node);
   if (is_first_node) {

@@ -40,7 +40,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Vector unwanted{nullptr, block, width};
   if (is_root) co_await net.copy(call.output, call.input.block(net.size, net.rank));
   if (nodes.is_leader) {
-    Call between = call.with_vectors(given, nodes.is_alone ? call.output : taken.vector());
+    Call between = call.with_input_and_output(given, nodes.is_alone ? call.output : taken.vector());
     if (is_root) between.output = {nullptr, number * block, width};
     between.collective = Collective::scatterv;
     between.root = nodes.root_node;
@@ -48,8 +48,8 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
   if (nodes.is_alone) co_return;
-  Call within = call.with_vectors(taken.vector(), call.output);
-  if (is_root) within = call.with_vectors(of_nodes.block_of(given, nodes.own_node), unwanted);
+  Call within = call.with_input_and_output(taken.vector(), call.output);
+  if (is_root) within = call.with_input_and_output(of_nodes.block_of(given, nodes.own_node), unwanted);
   within.root = nodes.leader;
   co_await carry_out(node, within, self.parts[0]);
 }
