@@ -121,7 +121,7 @@ def sizes_of(options: argparse.Namespace, collective: str, shape: str) -> list[i
 
 def settings(job: Job) -> dict[str, str]:
     name = host_algorithms.name_in(job.algorithm)
-    if name:
+    if name and host_algorithms.is_native(job.algorithm):
         return host_algorithms.variables(VENDORS[ON_HOSTS[job.mpi].kind], job.collective, name)
     if job.algorithm in (NATIVE, "default"):
         return {}

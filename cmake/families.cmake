@@ -130,6 +130,7 @@ function(offbeat_family family headers)
     src/mpi/communicators/mpi_board_client.cpp
     src/mpi/communicators/set_up.cpp
     src/mpi/communicators/shadows.cpp
+    src/mpi/communicators/host_grids.cpp
     src/mpi/communicators/team.cpp
     src/mpi/host/spawn_infos.cpp
     src/mpi/communicators/transport.cpp

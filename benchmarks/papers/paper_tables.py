@@ -53,7 +53,7 @@ def simulate(
         patterns=patterns,
         skews=[skew or Skew(factor=1.0)],
     )
-    return simulation.run(plan, lambda what, done, events: None)
+    return simulation.run_plan(plan, lambda what, done, events: None)
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -175,14 +175,25 @@ struct Expression {
   // Returns the canonical spelling. Parsing it gives an equal expression.
   [[nodiscard]] std::string canonical_text() const;
   [[nodiscard]] bool is_native() const { return algorithm->run == nullptr; }
-  // Returns true if the host's own collectives do the work: `native`, or a pipeline of `native`.
+  // Returns true if the host's own collectives do the work: `native`, or a pipeline or a grid of `native`.
   [[nodiscard]] bool runs_on_host() const {
-    return is_native() || (parts.size() == 1 && parts.front().is_native());
+    return is_native() || (!parts.empty() && std::ranges::all_of(parts, &Expression::is_native));
   }
-  // Returns NAME in native(NAME), which may be the part of a pipeline. Empty if there is none.
+  // Returns true for a grid of `native`. The host runs its blocking collective along each dimension.
+  [[nodiscard]] bool is_host_grid() const { return !dimensions.empty() && runs_on_host(); }
+  // Returns the part of a grid that runs along this dimension.
+  [[nodiscard]] const Expression& part_of_dimension(std::size_t dimension) const {
+    return parts[parts.size() == 1 ? 0 : dimension];
+  }
+  // Returns NAME in native(NAME), which may be the part of a pipeline, or the first part of a grid. Empty if
+  // there is none.
   [[nodiscard]] std::string_view host_algorithm() const {
     if (is_native()) return name_in_host;
     return runs_on_host() ? std::string_view(parts.front().name_in_host) : std::string_view();
+  }
+  // Returns true if the expression has a native(NAME).
+  [[nodiscard]] bool names_host_algorithm() const {
+    return !name_in_host.empty() || std::ranges::any_of(parts, &Expression::names_host_algorithm);
   }
 };
 

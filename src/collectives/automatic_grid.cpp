@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "collectives/combinators/combinators.hpp"
 
@@ -73,16 +74,19 @@ std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placem
     const suara::Hockney between = hockney(machine, expression, false, length_of_messages);
     parts.push_back({std::move(expression), {&base, within, between, static_cast<double>(segment)}});
   };
-  for (const suara::BaseAlgorithm& base : suara::bases()) {
-    if (base.name != "ring_segmented") {
-      add(name_in_expressions(base, 0), base, 0);
-      continue;
+  if (mpi.empty()) {
+    for (const suara::BaseAlgorithm& base : suara::bases()) {
+      if (base.name != "ring_segmented") {
+        add(name_in_expressions(base, 0), base, 0);
+        continue;
+      }
+      for (const std::size_t segment : segment_sizes) add(name_in_expressions(base, segment), base, segment);
     }
-    for (const std::size_t segment : segment_sizes) add(name_in_expressions(base, segment), base, segment);
+    return parts;
   }
   for (const Machine::Algorithm& each : machine.algorithms) {
     const bool is_hosts = each.expression.starts_with("native(") && each.expression.ends_with(")");
-    if (mpi.empty() || each.mpi != mpi || !is_hosts || each.is_within_node) continue;
+    if (each.mpi != mpi || !is_hosts || each.is_within_node) continue;
     const suara::BaseAlgorithm* base = base_with_same_formula(each.expression);
     if (base != nullptr)
       add(each.expression, *base, base->name == "ring_segmented" ? openmpi_segment_bytes : 0);
@@ -106,9 +110,11 @@ class GridSearch {
                 .o = std::max(messages.send_overhead, messages.receive_overhead),
                 .eager_bytes = static_cast<double>(messages.eager_bytes),
                 .node_b = machine.node_per_byte,
-                .message = hockney_of_message(messages, bytes)};
+                .message = hockney_of_message(messages, bytes),
+                .may_fold = mpi.empty()};
   }
 
+  [[nodiscard]] bool has_parts() const { return !parts_.empty(); }
   [[nodiscard]] suara::Grid find_grid() const { return suara::cheapest_grid(problem_, candidates_); }
 
   [[nodiscard]] std::string grid_text(const suara::Grid& grid) const {
@@ -186,9 +192,14 @@ bool grids_are_good_enough(const Expression& expression, const Expression& chose
 
 ChosenGrid choose_grid(const Machine& machine, const Placement& placement, std::size_t bytes,
                        std::string_view mpi) {
-  const GridSearch question(machine, placement, bytes, mpi);
-  const suara::Grid grid = question.find_grid();
-  return {question.grid_text(grid), grid.seconds};
+  ChosenGrid best{{}, std::numeric_limits<double>::infinity()};
+  for (const std::string_view whose : {std::string_view(), mpi}) {
+    const GridSearch question(machine, placement, bytes, whose);
+    if (!question.has_parts()) continue;
+    const suara::Grid grid = question.find_grid();
+    if (grid.seconds < best.seconds) best = {question.grid_text(grid), grid.seconds};
+  }
+  return best;
 }
 
 double grid_seconds(const Expression& chosen, const Machine& machine, const Placement& placement,

@@ -160,11 +160,13 @@ class Parser {
         result.parts.push_back(expression(depth + 1, ExpressionPosition::node_phase));
         return;
       case Parameter::algorithms:
-        result.parts.push_back(expression(depth + 1, ExpressionPosition::part));
+        result.parts.push_back(expression(depth + 1, ExpressionPosition::part_or_native));
         while (peek() == ',') {
           ++position_;
-          result.parts.push_back(expression(depth + 1, ExpressionPosition::part));
+          result.parts.push_back(expression(depth + 1, ExpressionPosition::part_or_native));
         }
+        if (std::ranges::any_of(result.parts, &Expression::is_native) && !result.runs_on_host())
+          fail_at(start, "native cannot share a grid with other algorithms");
         if (std::ranges::any_of(result.parts, has_automatic_grid))
           fail_at(start, "grid(auto) cannot be a part of a grid that has a shape");
         if (result.parts.size() != 1 && result.parts.size() != result.dimensions.size()) {

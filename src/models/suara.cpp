@@ -327,7 +327,7 @@ double seconds(const Problem& problem, std::span<const Candidate> candidates, co
 Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates) {
   Search search(problem, candidates);
   search.try_divisors(problem.ranks);
-  if (problem.ranks > 3 && problem.most_dimensions > 1) {
+  if (problem.may_fold && problem.ranks > 3 && problem.most_dimensions > 1) {
     const int power = power_of_two(problem.ranks);
     if (power < problem.ranks) search.try_divisors(power);
     const int core = search.best_folded_ranks();

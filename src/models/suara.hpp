@@ -70,6 +70,7 @@ struct Problem {
   double node_b = 0;          // seconds per byte of all messages together that leave a node; 0: no limit
   Hockney message;            // a single message between nodes, to fold surplus ranks
   int most_dimensions = 3;
+  bool may_fold = true;  // false: the grid has exactly these ranks
 };
 
 inline constexpr int most_dimensions = 3;

@@ -85,6 +85,14 @@ std::string NamedHostAlgorithms::names(Collective collective, bool is_nonblockin
 
 std::string NamedHostAlgorithms::why_not(Collective collective, const Expression& expression,
                                          int ranks) const {
+  if (expression.is_host_grid()) {
+    for (std::size_t k = 0; k < expression.dimensions.size(); ++k) {
+      const Expression& part = expression.part_of_dimension(k);
+      const std::string why = why_not(collective, part, expression.dimensions[k]);
+      if (!why.empty()) return "has " + part.canonical_text() + ", which " + why;
+    }
+    return {};
+  }
   const std::string_view name = expression.host_algorithm();
   if (name.empty()) return {};
   // The segments of a pipeline are non-blocking calls, so they need the name of a non-blocking algorithm.

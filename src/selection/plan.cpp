@@ -159,6 +159,7 @@ class RowsOfPlan {
   [[nodiscard]] Means needs_of(const Expression& expression) const {
     if (expression.is_native())
       return names_need_shadows_ && !expression.name_in_host.empty() ? Means::by_name : Means();
+    if (expression.is_host_grid()) return Means::host_grid;
     if (expression.runs_on_host()) return Means::host_pipeline;
     Means needs;
     if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
@@ -266,6 +267,7 @@ std::string Means::text() const {
   add(messages, "messages");
   add(host_pipeline, "host pipeline");
   add(by_name, "a communicator for each name");
+  add(host_grid, "a communicator for each dimension");
   return text.empty() ? "nothing" : text;
 }
 

@@ -25,7 +25,7 @@ enum class RowForm : std::uint8_t {
   native,     // the host's own function runs it
   by_name,    // so it does, with the algorithm that native(NAME) names
   immediate,  // the immediate form of the algorithm runs it, a plain function
-  task,       // the coroutine of the algorithm runs it, or a pipeline of the host's own collectives
+  task,       // the coroutine of the algorithm runs it, or a pipeline or a grid of the host's collectives
 };
 [[nodiscard]] std::string_view name_of(RowForm form);
 
@@ -37,6 +37,7 @@ class Means {
   static const Means messages;       // a private communicator of the host
   static const Means host_pipeline;  // another one, for pipelines of the host's own collectives
   static const Means by_name;        // one for each algorithm of the host that a row names (Shadows)
+  static const Means host_grid;      // one for each dimension of a grid of the host's algorithms (HostGrids)
 
   [[nodiscard]] friend constexpr Means operator|(Means one, Means other) {
     return Means(static_cast<std::uint8_t>(one.bits_ | other.bits_));
@@ -56,6 +57,7 @@ inline constexpr Means Means::board{1};
 inline constexpr Means Means::messages{2};
 inline constexpr Means Means::host_pipeline{4};
 inline constexpr Means Means::by_name{8};
+inline constexpr Means Means::host_grid{16};
 
 // The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
 // wider than a chunk of the board; nothing else does.

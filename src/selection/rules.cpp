@@ -333,8 +333,7 @@ std::string RuleError::text(std::string_view file) const {
 
 bool Rules::name_host_algorithms() const {
   return std::ranges::any_of(rules, [](const Rule& rule) {
-    return std::ranges::any_of(rule.alternatives,
-                               [](const Expression* each) { return !each->host_algorithm().empty(); });
+    return std::ranges::any_of(rule.alternatives, &Expression::names_host_algorithm);
   });
 }
 

@@ -68,7 +68,7 @@ void Selection::choose_for_every_length(Collective collective, std::string_view 
   const UserChoice* choice = mine.at_start;
   if (!expression.empty()) {
     UserChoice chosen{interned_expression(collective, expression), std::string(origin)};
-    if (!chosen.expression->host_algorithm().empty())
+    if (chosen.expression->names_host_algorithm())
       names_host_algorithms_.store(true, std::memory_order_release);
     const std::lock_guard lock(mutex_);
     choice = &*all_choices_.insert(std::move(chosen)).first;

@@ -36,7 +36,10 @@ EXPRESSIONS = (
 # These combine in the order of arrival: the same bits on all ranks of a call, not in every call.
 IN_ORDER_OF_ARRIVAL = ("arrival_leader", "arrival_chain")
 # Grids fit one number of ranks each.
-GRIDS = {4: ("grid(2x2, ring)",), 8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)")}
+GRIDS = {
+    4: ("grid(2x2, ring)", "grid(2x2, native)"),
+    8: ("grid(2x4, recursive_doubling, ring)", "grid(2x2x2, rabenseifner)"),
+}
 
 
 def combinations(

@@ -124,6 +124,50 @@ def test_intel_mpi_takes_a_name_for_the_whole_run(mpi: Mpi) -> None:
     assert len(signatures) == 2
 
 
+def grids(mpi: Mpi, *expressions: str) -> list[tuple[str, str, str]]:
+    """What ran, whether it was right, and its signature, for each grid on eight ranks."""
+    found = []
+    for expression in expressions:
+        settings = {"OFFBEAT_ALLREDUCE": expression}
+        lines, result = by_name(mpi, 8, "allreduce", "=grid", environment=settings)
+        assert lines["allreduce", "grid"][:2] == (expression, "right"), str(result)
+        found.append(lines["allreduce", "grid"])
+    return found
+
+
+@TELLS_BY_CALL
+def test_the_lines_of_a_grid_take_names(mpi: Mpi) -> None:
+    """On a line of two ranks all algorithms give equal bits."""
+    one, other = ("recursive_doubling", "ring") if mpi.kind == "openmpi" else ("tree", "ring")
+    found = grids(
+        mpi,
+        f"grid(4x2, native({one}), native({other}))",
+        f"grid(4x2, native({other}), native({one}))",
+        f"grid(4x2, native({other}))",
+        f"grid(2x4, native({one}), native({other}))",
+        "grid(2x2x2, native)",
+    )
+    bits = [signature for _, _, signature in found]
+    assert bits[0] != bits[1] == bits[2] != bits[3], found
+    unlike, _ = by_name(mpi, 8, "allreduce", "=grid", environment={"OFFBEAT_ALLREDUCE": "grid(2x2, native)"})
+    assert unlike["allreduce", "grid"][:2] == ("native", "right"), unlike
+
+
+@on_mpis(lambda mpi: mpi.kind == "impi")
+def test_a_grid_of_intel_mpi_has_one_name_for_the_whole_run(mpi: Mpi) -> None:
+    found = grids(mpi, "grid(4x2, native(recursive_doubling))", "grid(4x2, native(ring))")
+    assert found[0] != found[1], found
+
+
+@TELLS_BY_CALL
+def test_communicators_with_grids_come_and_go(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    grid = "grid(2x1, native(recursive_doubling), native)"
+    settings = {"OFFBEAT_ALLREDUCE": grid, "HOST_ALGORITHMS_COMMUNICATORS": "400"}
+    result = run(mpi, 2, [program, "0", "allreduce", "=grid"], environment=settings).succeeded()
+    assert f"400 communicators: {grid}" in result.stdout, str(result)
+
+
 @on_mpis(lambda mpi: mpi.kind == "impi")
 def test_a_name_in_rules_does_not_hold_under_intel_mpi(mpi: Mpi, tmp_path: Path) -> None:
     rules = tmp_path / "names.rules"

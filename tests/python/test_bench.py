@@ -106,6 +106,18 @@ def test_segments_are_non_blocking_calls_of_the_host() -> None:
         host_algorithms.refuse_unknown_names("Open MPI", ["allreduce"], "pipeline(4, native(linear))")
 
 
+def test_a_grid_of_the_host_has_one_name_and_blocking_calls() -> None:
+    grid = "grid(4x2, native(ring))"
+    assert parse_algorithms("grid( 4x2,native(ring) )") == ["native", grid]
+    assert host_algorithms.host_call_of(grid, "allreduce", nonblocking=False) == "allreduce"
+    plan = Plan(8, [4], ["native", grid], collectives=["allreduce"])
+    (_, named) = plan.jobs("Open MPI")
+    assert named.variables["OMPI_MCA_coll_tuned_allreduce_algorithm"] == "4"
+    for several in ("grid(4x2, native(ring), native(linear))", "grid(4x2, native, native(ring))"):
+        with pytest.raises(CommandError, match="one run measures one native"):
+            parse_algorithms(several)
+
+
 def test_a_name_means_the_non_blocking_call_where_that_is_measured() -> None:
     plan = Plan(2, [4], ["native", "native(binomial)"], computing=Skew(factor=1.0))
     assert plan.jobs("Open MPI")[1].variables == {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "2"}

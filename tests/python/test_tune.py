@@ -55,6 +55,9 @@ def test_compound_candidates_are_made_of_the_best() -> None:
     )
     nodes = candidates.compound("allreduce", replace(ONE_NODE, nodes=2), ["ring"], 1 << 20)
     assert {"hierarchy(arrival_tree, ring)", "lanes(arrival_tree, ring)"} <= set(nodes)
+    hosts = candidates.compound("allreduce", replace(ONE_NODE, nodes=2), ["ring"], 64, ["native(ring)"])
+    assert "grid(2x2, native(ring))" in hosts
+    assert not any("native" in name for name in nodes)
     assert candidates.compound("allreduce", Place("Open MPI", 7, 1), ["ring"], 8) == [], "7 is prime"
 
 

@@ -294,6 +294,20 @@ TEST(AutomaticGrid, TheHostsAlgorithmsTakePartIfTheirParametersAreKnown) {
   EXPECT_NE(choose_grid(machine, placement, 1 << 20).expression, "native(ring)");
 }
 
+TEST(AutomaticGrid, AGridIsOffbeatsOrTheHosts) {
+  const Machine machine = parse_machine(
+      "a", with("[[algorithm]]\nexpression = \"native(ring)\"\nmpi = \"mpich\"\nlatency_us = 1\n"
+                "bandwidth_gb_per_s = 1000"));
+  for (const int ranks : {16, 61, 64}) {
+    const Placement placement{.ranks = ranks, .nodes = ranks};
+    const std::string chosen = choose_grid(machine, placement, 1 << 10, "mpich").expression;
+    const Expression expression = parse_expression(Collective::allreduce, chosen);
+    EXPECT_TRUE(expression.runs_on_host()) << chosen;
+    EXPECT_EQ(expression.why_unsuitable(placement), "") << chosen;
+    EXPECT_EQ(expression.is_host_grid(), ranks != 61) << chosen;
+  }
+}
+
 TEST(AutomaticGrid, RanksCompareTheirMachines) {
   Selection none;
   Selection mine;

@@ -20,6 +20,20 @@ struct Good {
   int lanes;
 };
 
+TEST(Expression, TheHostTakesTheLinesOfAGrid) {
+  const Expression expression = parse_expression(Collective::allreduce, "grid(4x2, native, native(ring))");
+  EXPECT_TRUE(expression.runs_on_host());
+  EXPECT_TRUE(expression.is_host_grid());
+  EXPECT_TRUE(expression.names_host_algorithm());
+  EXPECT_FALSE(expression.same_bits_every_run());
+  EXPECT_EQ(expression.why_unsuitable({.ranks = 8}), "");
+  EXPECT_EQ(expression.why_unsuitable({.ranks = 7}), "needs at least 8 ranks");
+  for (const int ranks : {9, 16})
+    EXPECT_EQ(expression.why_unsuitable({.ranks = ranks}),
+              "needs exactly 8 ranks, because native folds none");
+  EXPECT_FALSE(parse_expression(Collective::allreduce, "grid(4x2, ring)").runs_on_host());
+}
+
 TEST(Expression, TheHostTakesVectorsInSegments) {
   for (const Collective collective : {Collective::allreduce, Collective::bcast, Collective::reduce}) {
     const Expression expression = parse_expression(collective, "pipeline(4, native)");
@@ -62,6 +76,9 @@ TEST(Expression, HasACanonicalSpelling) {
       {"pipeline(4, native(recursive_doubling))", "pipeline(4, native(recursive_doubling))", 4},
       {"pipeline(4,native)", "pipeline(4, native)", 4},
       {"pipeline(1MiB, native)", "pipeline(1MiB, native)", 16},
+      {"grid(2x2,native)", "grid(2x2, native)", 1},
+      {"grid(4x2, native(ring), native(recursive_doubling))",
+       "grid(4x2, native(ring), native(recursive_doubling))", 1},
   };
   for (const Good& good : cases) {
     const Expression expression = parse_expression(Collective::allreduce, good.text);
@@ -105,8 +122,9 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"native(Ring)", 8, "have no capital letters"},
       {"native(ring", 12, "expected ')' in native(NAME)"},
       {"native(ring, 4)", 12, "expected ')', found ',' in native(NAME)"},
-      {"grid(2x2, native(ring))", 11, "native cannot be a part"},
-      {"grid(2x2, native)", 11, "native cannot be a part"},
+      {"grid(2x2, native, ring)", 11, "native cannot share a grid with other algorithms"},
+      {"pipeline(2, grid(2x2, native))", 13, "grid(2x2, native) cannot be a part"},
+      {"grid(2x2, grid(2x2, native))", 11, "grid(2x2, native) cannot be a part"},
       {"grid(2x2, pipeline(4, native))", 11, "pipeline(4, native) cannot be a part"},
       {"pipeline(2, pipeline(4, native))", 13, "pipeline(4, native) cannot be a part"},
       {"pipeline(4, arrival_tree)", 13, "arrival_tree cannot be a part"},

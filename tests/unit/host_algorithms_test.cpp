@@ -112,6 +112,18 @@ TEST(HostAlgorithms, TheSegmentsOfAPipelineAreNonBlockingCalls) {
             "names no iallreduce that Open MPI has; it has: none");
 }
 
+TEST(HostAlgorithms, TheLinesOfAGridAreBlockingCalls) {
+  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const auto why_not = [&](std::string_view text) {
+    return offer.why_not(Collective::allreduce, parse_expression(Collective::allreduce, text), 8);
+  };
+  EXPECT_EQ(why_not("grid(4x2, native(ring))"), "");
+  EXPECT_EQ(why_not("grid(4x2, native, native(recursive_doubling))"), "");
+  EXPECT_TRUE(
+      why_not("grid(4x2, native(ring), native(none_such))")
+          .starts_with("has native(none_such), which names no allreduce that Open MPI has; it has: "));
+}
+
 // Counts how often the offer was asked for.
 int asked = 0;
 const NamedHostAlgorithms& count_offer() {

@@ -339,6 +339,15 @@ TEST(Plan, AnyRowMayHaveAnImmediateForm) {
   EXPECT_EQ(plan.row_for(1 << 21).origin.substr(0, 14), "built-in rules");
 }
 
+TEST(Plan, AGridOfTheHostNeedsItsRanks) {
+  Selection selection;
+  selection.set_initial_choice(parse_rules("a test", "allreduce * * * * grid(4x2, native) | ring").rules);
+  const Plan fits = selection.plan(Collective::allreduce, {.ranks = 8, .nodes = 8});
+  EXPECT_EQ(forms(fits), Texts{"0 grid(4x2, native) task a communicator for each dimension"});
+  EXPECT_EQ(forms(selection.plan(Collective::allreduce, {.ranks = 9, .nodes = 9})),
+            Texts{"0 ring task messages"});
+}
+
 TEST(Plan, SaysWhatARowNeeds) {
   const Selection selection;
   EXPECT_EQ(selection.plan(Collective::allreduce, {.ranks = 8, .nodes = 2, .board = true}).needs(),

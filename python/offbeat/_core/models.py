@@ -47,8 +47,8 @@ def cheapest_grid(
     """Return the grid that an allreduce by grid(auto) has, as an expression, and its time in seconds.
 
     It is one algorithm if splitting the ranks does not pay (docs/explanation/models.md). ``machine`` is the
-    path of a machine file; empty: the built-in one. Algorithms of ``mpi`` take part, too, if the file has
-    parameters for its native(NAME).
+    path of a machine file; empty: the built-in one. With ``mpi`` it may be a grid of that host's own
+    algorithms, if the file has parameters for its native(NAME).
     """
     expression, seconds = ask(
         "cheapest_grid", as_int(ranks), as_size(size_bytes), as_int(ranks_per_node), as_text(machine),

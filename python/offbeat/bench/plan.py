@@ -269,6 +269,7 @@ def parse_algorithms(text: str, collectives: Sequence[str] = (DEFAULT_COLLECTIVE
 
 
 def _canonical(expression: str, collectives: Sequence[str]) -> str:
+    host_algorithms.refuse_several_names(expression)
     name = host_algorithms.name_in(expression)
     host = "native" if name is None else f"native({name})"
     if host_algorithms.is_native(expression):

@@ -36,6 +36,13 @@ def name_in(algorithm: str) -> str | None:
     return match[1] if match else None
 
 
+def refuse_several_names(algorithm: str) -> None:
+    """Refuse a grid with two NAMEs. A measurement gives the MPI one name for each call of a whole run."""
+    names = set(_NATIVE_NAME.findall(algorithm))
+    if len(names) > 1 or (names and "native" in _NATIVE_NAME.sub("", algorithm)):
+        raise CommandError(f"{algorithm}: one run measures one native(NAME); rules can have several")
+
+
 def without_host_name(algorithm: str) -> str:
     """The expression for offbeat, such as ``pipeline(4, native)`` for ``pipeline(4, native(ring))``."""
     return _NATIVE_NAME.sub("native", algorithm)
@@ -44,9 +51,9 @@ def without_host_name(algorithm: str) -> str:
 def host_call_of(algorithm: str, collective: str, *, nonblocking: bool) -> str:
     """The host's collective that runs an algorithm, such as ``allreduce`` or ``iallreduce``.
 
-    The segments of a pipeline are always non-blocking calls.
+    The segments of a pipeline are always non-blocking calls. The lines of a grid are blocking ones.
     """
-    return f"i{collective}" if nonblocking or not is_native(algorithm) else collective
+    return f"i{collective}" if nonblocking or algorithm.startswith("pipeline(") else collective
 
 
 def known_names(vendor: str, collective: str) -> list[str]:

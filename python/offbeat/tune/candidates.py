@@ -104,19 +104,24 @@ def plain(collective: str, place: Place, size_bytes: int) -> list[str]:
     return [expression for expression in found if can_run(collective, expression, place)]
 
 
-def compound(collective: str, place: Place, best: Sequence[str], size_bytes: int) -> list[str]:
-    """The algorithms that are made of the ``best`` plain ones. They enter the race later."""
+def compound(
+    collective: str, place: Place, best: Sequence[str], size_bytes: int, of_host: Sequence[str] = ()
+) -> list[str]:
+    """The algorithms that are made of the ``best`` plain ones, and of the host's. They enter the race later.
+
+    Between nodes a grid can have the host's own algorithms (paper 2).
+    """
     registered = {each["name"]: each for each in _registered(collective)}
     parts = [name for name in best if _NOT_A_PART not in _needs(registered, name)]
     found: list[str] = []
     if "pipeline" in registered:
         cuts = [spell_size(size) for size in _SEGMENT_BYTES if size_bytes >= 2 * size]
         cuts += [str(_SEGMENTS)] if size_bytes >= _SEGMENTS * _SEGMENT_BYTES[0] else []
-        # The host's own algorithm can be cut, but is a part of nothing else.
         cut_parts = [name for name in best if name == "native" or name in parts]
         found += [f"pipeline({cut}, {part})" for cut in cuts for part in cut_parts]
     if "grid" in registered and (rows := _rows(place.ranks)) > 1:
-        found += [f"grid({rows}x{place.ranks // rows}, {part})" for part in parts]
+        of_grid = [*parts, *of_host] if place.nodes > 1 else parts
+        found += [f"grid({rows}x{place.ranks // rows}, {part})" for part in of_grid]
     if "grid" in registered and place.ranks > 1:
         found += [grid for grid in [_cheapest_grid(place, size_bytes)] if grid.startswith("grid(")]
     if place.nodes > 1 and place.ppn > 1:

@@ -30,6 +30,7 @@ FINAL = -1  # the number of the round that measures the winners again
 ROUND_SAMPLES = (60, 200, 600, 1000)  # samples of each algorithm in each cell, round by round
 FINAL_SAMPLES = 300
 _BEST_PARTS = 3  # how many plain algorithms become parts of others
+_BEST_OF_HOST = 1  # how many of the host's own become parts of a grid
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,12 @@ class Course:
         parts = [
             name for name in best if name == NATIVE or candidates.may_be_a_part(contest.collective, name)
         ]
+        named = self.scores(
+            contest, [c for c in contest.candidates if host_algorithms.name_in(c) is not None]
+        )
+        of_host = sorted(named, key=lambda name: named[name].value)[:_BEST_OF_HOST]
         largest = max(cell.size_bytes for cell in contest.cells)
-        added = candidates.compound(contest.collective, self.place, parts[:_BEST_PARTS], largest)
+        added = candidates.compound(contest.collective, self.place, parts[:_BEST_PARTS], largest, of_host)
         contest.candidates += [name for name in added if name not in contest.candidates]
         saved = [contest.collective, contest.size_bytes, contest.candidates]
         self.benchmark.about["tune"]["grown"].append(saved)

@@ -7,6 +7,7 @@
 //
 // Cost: T_A(d1) + T_B(d2) + ..., so the latency grows with the dimensions instead of with p.
 // Other sizes: surplus ranks are folded into the grid. Fewer ranks than the grid has cannot run it.
+// Of the host's own algorithms, as published, src/mpi runs it: grid(4x2, native(ring)), without folding.
 // Order: each row in the order of A, then the rows in the order of B.
 // Source: Nuriyev et al. 2024 (SUARA), section 3; more than two dimensions are ours.
 #include <algorithm>
@@ -25,17 +26,13 @@ int grid_size(const Expression& self) {
   return std::accumulate(self.dimensions.begin(), self.dimensions.end(), 1, std::multiplies<>());
 }
 
-const Expression& part_of(const Expression& self, std::size_t dimension) {
-  return self.parts[self.parts.size() == 1 ? 0 : dimension];
-}
-
 Task run_on_grid(Endpoint net, Call call, const Expression& self) {
   int stride = 1;
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
     const int size = self.dimensions[k];
     const int member = net.rank / stride % size;
     const Endpoint line = net.part({.first = net.rank - member * stride, .stride = stride}, member, size);
-    co_await carry_out(line, call, part_of(self, k));
+    co_await carry_out(line, call, self.part_of_dimension(k));
     call.input = call.output;
     stride *= size;
   }
@@ -46,9 +43,11 @@ Task run(Endpoint net, Call call, const Expression& self) {
   return core == net.size ? run_on_grid(net, call, self) : run_folded(net, call, self, core, run_on_grid);
 }
 
-std::string why_unsuitable(const Expression& self, const Placement&) {
+std::string why_unsuitable(const Expression& self, const Placement& placement) {
+  if (self.is_host_grid() && placement.ranks != grid_size(self))
+    return "needs exactly " + std::to_string(grid_size(self)) + " ranks, because native folds none";
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
-    if (std::string reason = part_of(self, k).why_unsuitable({self.dimensions[k]}); !reason.empty())
+    if (std::string reason = self.part_of_dimension(k).why_unsuitable({self.dimensions[k]}); !reason.empty())
       return reason;
   }
   return {};

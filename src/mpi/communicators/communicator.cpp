@@ -163,6 +163,8 @@ bool Communicator::may_have_stand_ins(const ChosenAlternative& chosen, Collectiv
 }
 
 void Communicator::run_task(const Expression& expression, const Call& call, const StandInCopies* stand_ins) {
+  if (expression.is_host_grid()) [[unlikely]]
+    return means_.host_grids().allreduce(expression, call, process_.host, process_.types());
   if (expression.runs_on_host()) [[unlikely]]
     return host_pipeline(expression, call).run();
   NodeBoard::Stage* const stage = means_.stage(means_.index());

@@ -83,7 +83,7 @@ void CommunicatorMeans::take_agreed_means(Agreement& agreed) {
 }
 
 bool CommunicatorMeans::satisfy_plans(const TeamPlans& plans, Collectives some) const {
-  return !needs_shadows(plans) && shared_.satisfy_plans(plans, some) &&
+  return !needs_shadows(plans) && !needs_host_grids(plans) && shared_.satisfy_plans(plans, some) &&
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
@@ -92,6 +92,7 @@ bool CommunicatorMeans::create_missing(MpiSetUp& set_up, const TeamPlans& plans,
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
+  if (needs_host_grids(plans) && !provide_host_grids(set_up, plans)) return false;
   if (needs_shadows(plans)) provide_shadows(set_up, plans);
   put_new_means_into_use();
   return true;
@@ -131,6 +132,17 @@ bool CommunicatorMeans::provide_host_pipelines(MpiSetUp& set_up) {
   if (host_pipelines() != MPI_COMM_NULL) return true;
   return set_up.all(PrivateCommunicator::may_be_created(process_.host, process_.own_communicator())) &&
          host_pipelines_.create(set_up.communicator(), 0);
+}
+
+bool CommunicatorMeans::provide_host_grids(MpiSetUp& set_up, const TeamPlans& plans) {
+  host_grids_generation_ = plans.generation();
+  HostVariables* variables =
+      process_.selection.names_host_algorithms() ? &process_.host_variables() : nullptr;
+  bool names_hold = false;
+  const bool are_made =
+      host_grids_.make(set_up, variables, process_.own_communicator(), shared_.choose(plans), names_hold);
+  if (are_made && !names_hold && set_up.rank == 0) say_once_that_names_do_not_hold();
+  return are_made;
 }
 
 void CommunicatorMeans::put_new_means_into_use() {
@@ -176,6 +188,7 @@ void CommunicatorMeans::forbid_reuse() {
   if (shared_.place != nullptr) shared_.place->forbid_reuse();
   if (shared_.messages != nullptr) shared_.messages->leak();
   host_pipelines_.leak();
+  host_grids_.leak();
   shadows_.leak();
 }
 

@@ -11,6 +11,7 @@
 #include "groups/node_board.hpp"
 #include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator_life.hpp"
+#include "mpi/communicators/host_grids.hpp"
 #include "mpi/communicators/shadows.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
@@ -90,6 +91,10 @@ class CommunicatorMeans {
   // Returns the communicator for pipelines of the host's own collectives, or null if there is none.
   [[nodiscard]] MPI_Comm host_pipelines() const { return host_pipelines_.handle(); }
 
+  // -- grids of the host's own algorithms
+
+  [[nodiscard]] const HostGrids& host_grids() const { return host_grids_; }
+
   // -- shadows
 
   // Returns the communicator on which the host runs this native(NAME), or null if there is none.
@@ -121,6 +126,13 @@ class CommunicatorMeans {
  private:
   void provide_board(MpiSetUp& set_up);
   [[nodiscard]] bool provide_host_pipelines(MpiSetUp& set_up);
+  // Returns true if grids of these plans have yet to be made. Requests that work apart need none, because the
+  // host serves calls that begin something.
+  [[nodiscard]] bool needs_host_grids(const TeamPlans& plans) const {
+    return host_grids_generation_ != plans.generation() && !life_.serves_persistent_request() &&
+           shared_.choose(plans).need(Means::host_grid);
+  }
+  [[nodiscard]] bool provide_host_grids(MpiSetUp& set_up, const TeamPlans& plans);
   // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because
   // the host serves only blocking calls there. A communicator that may be revoked has none.
   [[nodiscard]] bool needs_shadows(const TeamPlans& plans) const {
@@ -141,6 +153,8 @@ class CommunicatorMeans {
   // The number of `messages` if this creates it; 0: nobody else may use it.
   std::uint64_t new_messages_number_ = 0;
   PrivateCommunicator host_pipelines_;  // nothing else uses it
+  HostGrids host_grids_;
+  std::uint64_t host_grids_generation_ = 0;  // of the plans whose grids exist
   Shadows shadows_;
   std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried
   Lateness lateness_;

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "mpi/communicators/set_up.hpp"
 #include "mpi/communicators/team.hpp"
+#include "mpi/host/tuned_preference.hpp"
 
 namespace offbeat {
 namespace {
@@ -36,26 +37,6 @@ std::array<std::vector<NeededShadow>, collectives.size()> needed_shadows(const T
   return found;
 }
 
-// On several nodes other components of Open MPI come before the one that reads the variables.
-class Preference {
- public:
-  explicit Preference(const Host& host) : free_(host.find("PMPI_Info_free")) {
-    const HostFunction<decltype(PMPI_Info_create)> create(host.find("PMPI_Info_create"));
-    const HostFunction<decltype(PMPI_Info_set)> set(host.find("PMPI_Info_set"));
-    if (create(&info_) == MPI_SUCCESS) set(info_, "ompi_comm_coll_preference", "tuned,^han");
-  }
-  ~Preference() {
-    if (info_ != MPI_INFO_NULL) free_(&info_);
-  }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-  [[nodiscard]] MPI_Info info() const { return info_; }
-
- private:
-  HostFunction<decltype(PMPI_Info_free)> free_;
-  MPI_Info info_ = MPI_INFO_NULL;
-};
-
 }  // namespace
 
 // Every step that may fail on one rank alone is followed by a vote. Nothing else may make a communicator
@@ -78,7 +59,7 @@ bool Shadows::make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, con
     for (std::size_t k = 0; k < most; ++k) made.push_back(std::make_shared<PrivateCommunicator>(host));
     entries_.reserve(entries_.size() + total);
   });
-  const Preference preference(host);
+  const TunedPreference preference(host);
   const auto may_make_one = [&] {
     return HostVariables::may_set_for_communicators() && PrivateCommunicator::may_be_created(host, own);
   };

@@ -72,7 +72,8 @@ void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& sel
     if (each.host != kind || !each.may_be_named) continue;
     const UserChoice* choice = selection.choice(each.collective);
     if (choice == nullptr || choice->expression->host_algorithm() != each.name) continue;
-    if (!each.is_nonblocking && !choice->expression->is_native()) continue;
+    const bool is_pipeline = !choice->expression->is_native() && !choice->expression->is_host_grid();
+    if (!each.is_nonblocking && is_pipeline) continue;
     setenv(intel_variable(each).c_str(), std::to_string(each.number).c_str(), 0);
   }
 }

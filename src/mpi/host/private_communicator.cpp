@@ -51,6 +51,18 @@ bool PrivateCommunicator::create(MPI_Comm model, std::uint64_t id) {
   return adopt(code, id);
 }
 
+bool PrivateCommunicator::create_part(MPI_Comm model, std::span<const int> ranks) {
+  const HostFunction<decltype(PMPI_Group_incl)> include(host_->find("PMPI_Group_incl"));
+  MPI_Group all;
+  MPI_Group part = MPI_GROUP_EMPTY;
+  if (host_->Comm_group(model, &all) != MPI_SUCCESS) return false;
+  if (include) include(all, static_cast<int>(ranks.size()), ranks.data(), &part);
+  host_->Group_free(&all);
+  const int code = host_->Comm_create(model, part, &handle_);
+  if (part != MPI_GROUP_EMPTY) host_->Group_free(&part);
+  return adopt(handle_ == MPI_COMM_NULL ? MPI_ERR_GROUP : code, 0);
+}
+
 bool PrivateCommunicator::create_from_world(std::span<const int> ranks, int tag) {
   const HostFunction<decltype(PMPI_Group_incl)> include(host_->find("PMPI_Group_incl"));
   const HostFunction<decltype(PMPI_Comm_create_group)> create_group(host_->find("PMPI_Comm_create_group"));

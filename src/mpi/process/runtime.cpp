@@ -99,7 +99,7 @@ NamedAlgorithmCall Runtime::by_name(MPI_Comm handle, Collective collective, bool
 
 void Runtime::report_unknown_choice(Collective collective) {
   const UserChoice* choice = selection.choice(collective);
-  if (choice == nullptr || choice->expression->host_algorithm().empty() || host.rank_in(MPI_COMM_WORLD) != 0)
+  if (choice == nullptr || !choice->expression->names_host_algorithm() || host.rank_in(MPI_COMM_WORLD) != 0)
     return;
   constexpr int no_restriction = 0;
   const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);

@@ -144,8 +144,8 @@ class Ranks {
     library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
   // A Busy lives on a thread's stack while the thread begins a Work, or ends a call or a Work of these ranks,
-  // which `under_way` counts. A function of the program that is called meanwhile may wait for the other calls,
-  // or drop the process group. It must not wait for this one.
+  // which `under_way` counts. A function of the program that is called meanwhile may wait for the other
+  // calls, or drop the process group. It must not wait for this one.
   class Busy {
    public:
     explicit Busy(const Ranks& ranks) : ranks_(ranks), outer_(innermost_) { innermost_ = this; }
