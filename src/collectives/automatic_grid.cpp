@@ -193,12 +193,14 @@ bool grids_are_good_enough(const Expression& expression, const Expression& chose
 ChosenGrid choose_grid(const Machine& machine, const Placement& placement, std::size_t bytes,
                        std::string_view mpi) {
   ChosenGrid best{{}, std::numeric_limits<double>::infinity()};
-  for (const std::string_view whose : {std::string_view(), mpi}) {
+  const auto look_for_better = [&](std::string_view whose) {
     const GridSearch question(machine, placement, bytes, whose);
-    if (!question.has_parts()) continue;
+    if (!question.has_parts()) return;
     const suara::Grid grid = question.find_grid();
     if (grid.seconds < best.seconds) best = {question.grid_text(grid), grid.seconds};
-  }
+  };
+  look_for_better({});
+  if (!mpi.empty()) look_for_better(mpi);
   return best;
 }
 

@@ -50,6 +50,8 @@ std::string why_rule_unsuitable(Collective collective, const Expression& express
       replace_automatic_grids(collective, expression, inputs, 1)->why_unsuitable(inputs.placement);
   if (reason.empty() && inputs.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
     reason = "needs an MPI";
+  if (reason.empty() && expression.is_host_grid() && !inputs.takes_host_grids)
+    reason = "does not notice every process that dies, and ULFM is on";
   if (reason.empty() && inputs.offer != nullptr)
     reason = inputs.offer->why_not(collective, expression, inputs.placement.ranks);
   return reason;

@@ -151,6 +151,8 @@ struct PlanInputs {
   std::array<const Rules*, 2> rules{};
   // The algorithms of the host that native(NAME) can name. Null: no rule and no choice names one.
   const NamedHostAlgorithms* offer = nullptr;
+  // False: processes may die without an end of the job, and a grid of the host does not notice each of them.
+  bool takes_host_grids = true;
   const Machine* machine = nullptr;  // gives grid(auto) its shape; null: the built-in one
   // There is no MPI: only algorithms that need nothing but the board of one node can run. A fixed choice of
   // another one counts as none.

@@ -85,6 +85,7 @@ PlanInputs Selection::plan_inputs(Collective collective, const Placement& placem
           .adapt = has_choices ? adapt_ : Adapt::off,
           .rules = {&user_rules_, &built_in_rules()},
           .offer = offer(),
+          .takes_host_grids = takes_host_grids_,
           .machine = machine_ ? &*machine_ : nullptr};
 }
 

@@ -42,6 +42,8 @@ class Selection {
   // or a choice names something, with MPI running. Set the function before that.
   using HostAlgorithmsFunction = const NamedHostAlgorithms& (*)();
   void set_host_algorithms_function(HostAlgorithmsFunction offer) { host_algorithms_ = offer; }
+  // Grids of the host's own algorithms do not run from now on. Call this before plans().
+  void refuse_host_grids() { takes_host_grids_ = false; }
   // Returns true if a rule or a choice has named an algorithm of the host.
   [[nodiscard]] bool names_host_algorithms() const {
     return names_host_algorithms_.load(std::memory_order_acquire);
@@ -100,6 +102,7 @@ class Selection {
   const Adapt adapt_;
   HostAlgorithmsFunction host_algorithms_ = nullptr;  // null: nothing is known of the host's algorithms
   std::atomic<bool> names_host_algorithms_{built_in_rules().name_host_algorithms()};
+  bool takes_host_grids_ = true;
   Rules user_rules_;
   std::optional<Machine> machine_;  // empty: the built-in one
   std::array<FixedChoices, collectives.size()> choices_;

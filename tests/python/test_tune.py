@@ -19,6 +19,7 @@ from offbeat.bench import arrival_patterns, results, runner
 from offbeat.bench.plan import Cell, Job, Plan
 from offbeat.bench.records import Records
 from offbeat.errors import CommandError
+from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.mpi.launch import Launch
 from offbeat.rules import rule_files, spelling
@@ -44,6 +45,16 @@ def test_candidates_come_from_the_registry_and_can_run() -> None:
     assert "arrival_tree" not in candidates.plain("allreduce", replace(ONE_NODE, nodes=2), 8)
     for collective in [each["name"] for each in _core.collectives() if each["served"]]:
         assert candidates.plain(collective, ONE_NODE, 4096), collective
+
+
+def test_a_job_measures_grids_of_the_host_with_one_name() -> None:
+    two = replace(ONE_NODE, nodes=2)
+    assert candidates.may_run("allreduce", "grid(2x2, native(ring))", two)
+    assert not candidates.may_run("allgather", "grid(2x2, native(ring))", two)
+    assert not candidates.may_run("allreduce", "grid(2x2, native(none_such))", two)
+    assert host_algorithms.has_several_names("grid(2x2, native(ring), native(linear))")
+    assert host_algorithms.has_several_names("grid(2x2, native, native(ring))")
+    assert not host_algorithms.has_several_names("grid(2x2, native(ring), native(ring))")
 
 
 def test_compound_candidates_are_made_of_the_best() -> None:

@@ -30,7 +30,7 @@ TEST(Expression, TheHostTakesTheLinesOfAGrid) {
   EXPECT_EQ(expression.why_unsuitable({.ranks = 7}), "needs at least 8 ranks");
   for (const int ranks : {9, 16})
     EXPECT_EQ(expression.why_unsuitable({.ranks = ranks}),
-              "needs exactly 8 ranks, because native folds none");
+              "needs exactly 8 ranks, because a grid of native does not fold surplus ranks");
   EXPECT_FALSE(parse_expression(Collective::allreduce, "grid(4x2, ring)").runs_on_host());
 }
 

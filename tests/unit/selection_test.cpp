@@ -346,6 +346,9 @@ TEST(Plan, AGridOfTheHostNeedsItsRanks) {
   EXPECT_EQ(forms(fits), Texts{"0 grid(4x2, native) task a communicator for each dimension"});
   EXPECT_EQ(forms(selection.plan(Collective::allreduce, {.ranks = 9, .nodes = 9})),
             Texts{"0 ring task messages"});
+  selection.refuse_host_grids();
+  EXPECT_EQ(forms(selection.plan(Collective::allreduce, {.ranks = 8, .nodes = 8})),
+            Texts{"0 ring task messages"});
 }
 
 TEST(Plan, SaysWhatARowNeeds) {

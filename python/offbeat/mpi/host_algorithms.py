@@ -36,10 +36,15 @@ def name_in(algorithm: str) -> str | None:
     return match[1] if match else None
 
 
-def refuse_several_names(algorithm: str) -> None:
-    """Refuse a grid with two NAMEs. A measurement gives the MPI one name for each call of a whole run."""
+def has_several_names(algorithm: str) -> bool:
+    """Whether the parts of a grid of the host's differ. One run can give the MPI only one name."""
     names = set(_NATIVE_NAME.findall(algorithm))
-    if len(names) > 1 or (names and "native" in _NATIVE_NAME.sub("", algorithm)):
+    return len(names) > 1 or (bool(names) and "native" in _NATIVE_NAME.sub("", algorithm))
+
+
+def refuse_several_names(algorithm: str) -> None:
+    """Refuse what one run cannot measure."""
+    if has_several_names(algorithm):
         raise CommandError(f"{algorithm}: one run measures one native(NAME); rules can have several")
 
 

@@ -51,11 +51,14 @@ def has_lengths(collective: str) -> bool:
 
 
 def in_force(collective: str, size_bytes: int, place: Place, rules: _core.Rules | None) -> list[str]:
-    """The algorithms of the rule in force; several if it measures them in the job."""
+    """The algorithms of the rule in force; several if it measures them in the job.
+
+    A grid with several of the host's algorithms is left out, because no job can measure it.
+    """
     length = rule_bytes(collective, size_bytes, place.ranks) if has_lengths(collective) else 0
     plan = _core.plan(collective, place.host, place.nodes, place.ppn, True, rules, "", "")
     row = next(row for row in plan if row["most_bytes"] is None or length <= row["most_bytes"])
-    return list(row["alternatives"])
+    return [name for name in row["alternatives"] if not host_algorithms.has_several_names(name)]
 
 
 def can_run(collective: str, expression: str, place: Place) -> bool:
@@ -67,6 +70,15 @@ def can_run(collective: str, expression: str, place: Place) -> bool:
     except ValueError:
         return False
     return all(row["expression"] == expression for row in rows)
+
+
+def may_run(collective: str, expression: str, place: Place) -> bool:
+    """Whether a job can measure the expression here, which may name one of the host's own algorithms."""
+    name = host_algorithms.name_in(expression)
+    if name is None:
+        return can_run(collective, expression, place)
+    is_known = name in host_algorithms.known_names(place.vendor, collective)
+    return is_known and serves(host_algorithms.without_host_name(expression), collective)
 
 
 def in_rules(vendor: str, collective: str, algorithm: str) -> bool:

@@ -105,13 +105,7 @@ class Course:
 
     def _first_candidates(self, collective: str, size_bytes: int, place: Place) -> list[str]:
         if self.goal.algorithms is not None:
-            return [
-                name
-                for name in self.goal.algorithms
-                if (named := host_algorithms.name_in(name))
-                in host_algorithms.known_names(place.vendor, collective)
-                or (named is None and candidates.can_run(collective, name, place))
-            ]
+            return [name for name in self.goal.algorithms if candidates.may_run(collective, name, place)]
         own = candidates.plain(collective, place, size_bytes)
         return own + (candidates.of_host(place.vendor, collective) if self.goal.host_algorithms else [])
 

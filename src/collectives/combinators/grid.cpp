@@ -7,7 +7,7 @@
 //
 // Cost: T_A(d1) + T_B(d2) + ..., so the latency grows with the dimensions instead of with p.
 // Other sizes: surplus ranks are folded into the grid. Fewer ranks than the grid has cannot run it.
-// Of the host's own algorithms, as published, src/mpi runs it: grid(4x2, native(ring)), without folding.
+// A grid of native needs exactly its ranks; src/mpi runs it.
 // Order: each row in the order of A, then the rows in the order of B.
 // Source: Nuriyev et al. 2024 (SUARA), section 3; more than two dimensions are ours.
 #include <algorithm>
@@ -45,7 +45,8 @@ Task run(Endpoint net, Call call, const Expression& self) {
 
 std::string why_unsuitable(const Expression& self, const Placement& placement) {
   if (self.is_host_grid() && placement.ranks != grid_size(self))
-    return "needs exactly " + std::to_string(grid_size(self)) + " ranks, because native folds none";
+    return "needs exactly " + std::to_string(grid_size(self)) +
+           " ranks, because a grid of native does not fold surplus ranks";
   for (std::size_t k = 0; k < self.dimensions.size(); ++k) {
     if (std::string reason = self.part_of_dimension(k).why_unsuitable({self.dimensions[k]}); !reason.empty())
       return reason;

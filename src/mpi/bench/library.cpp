@@ -14,14 +14,15 @@ Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-// Replaces `native(NAME)` in an expression by `native`. The host's own variables have already chosen its
+// Replaces each `native(NAME)` in an expression by `native`. The host's own variables have already chosen its
 // algorithm.
 std::string without_native_name(std::string expression) {
   constexpr std::string_view before = "native(";
-  const std::size_t found = expression.find(before);
-  if (found == std::string::npos) return expression;
-  const std::size_t open = found + before.size() - 1;
-  return expression.erase(open, expression.find(')', open) + 1 - open);
+  for (std::size_t at = expression.find(before); at != std::string::npos; at = expression.find(before)) {
+    const std::size_t open = at + before.size() - 1;
+    expression.erase(open, expression.find(')', open) + 1 - open);
+  }
+  return expression;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ bool Communicator::has_stage_for(const RequestStages& request_stages, Collective
   const bool lacks_tags =
       plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(request_stages.next);
   return request_stages.means.satisfy_plans(*request_stages.plans, {collective}) && !lacks_tags &&
-         !plans.need(Means::host_pipeline) && !plans.need(Means::host_grid);
+         !plans.need(Means::host_pipeline);
 }
 
 Communicator::RequestStages Communicator::request_stages() const {

@@ -83,7 +83,7 @@ void CommunicatorMeans::take_agreed_means(Agreement& agreed) {
 }
 
 bool CommunicatorMeans::satisfy_plans(const TeamPlans& plans, Collectives some) const {
-  return !needs_shadows(plans) && !needs_host_grids(plans) && shared_.satisfy_plans(plans, some) &&
+  return !needs_shadows(plans) && !needs_host_grids(plans, some) && shared_.satisfy_plans(plans, some) &&
          (host_pipelines() != MPI_COMM_NULL || !shared_.choose(plans).need(Means::host_pipeline));
 }
 
@@ -92,7 +92,7 @@ bool CommunicatorMeans::create_missing(MpiSetUp& set_up, const TeamPlans& plans,
   const Plans& present = shared_.choose(plans);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
-  if (needs_host_grids(plans) && !provide_host_grids(set_up, plans)) return false;
+  if (needs_host_grids(plans, some) && !provide_host_grids(set_up, plans)) return false;
   if (needs_shadows(plans)) provide_shadows(set_up, plans);
   put_new_means_into_use();
   return true;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CommunicatorMeans is what a communicator has to carry out its calls: a board, messages, host pipelines
-// and shadows.
-// Each is created, by all ranks together, when a plan first needs it.
+// CommunicatorMeans is what a communicator has to carry out its calls: a board, messages, host pipelines,
+// host grids and shadows. Each is created, by all ranks together, when a plan first needs it.
 #pragma once
 
 #include <array>
@@ -128,9 +127,9 @@ class CommunicatorMeans {
   [[nodiscard]] bool provide_host_pipelines(MpiSetUp& set_up);
   // Returns true if grids of these plans have yet to be made. Requests that work apart need none, because the
   // host serves calls that begin something.
-  [[nodiscard]] bool needs_host_grids(const TeamPlans& plans) const {
+  [[nodiscard]] bool needs_host_grids(const TeamPlans& plans, Collectives some) const {
     return host_grids_generation_ != plans.generation() && !life_.serves_persistent_request() &&
-           shared_.choose(plans).need(Means::host_grid);
+           shared_.choose(plans).need(Means::host_grid, some);
   }
   [[nodiscard]] bool provide_host_grids(MpiSetUp& set_up, const TeamPlans& plans);
   // Returns true if shadows for these plans have yet to be tried. Requests that work apart need none, because

@@ -24,8 +24,8 @@ class HostGrids {
  public:
   // Makes the communicators for the grids in these plans that have none yet. Collective. Returns false on all
   // ranks if the host or a process has no room for them. `own` is a communicator of this rank alone.
-  // `variables` make the host run the NAME in native(NAME); they are null if the plans have no NAME. Returns
-  // true in `names_hold` if each NAME holds; otherwise a line may run plain native.
+  // `variables` make the host run the NAME in native(NAME); they are null if the plans have no NAME. Sets
+  // `names_hold` to whether every NAME takes effect; a line without its NAME runs plain native.
   [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables* variables, MPI_Comm own, const Plans& plans,
                           bool& names_hold);
 

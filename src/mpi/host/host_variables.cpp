@@ -72,7 +72,11 @@ void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& sel
     if (each.host != kind || !each.may_be_named) continue;
     const UserChoice* choice = selection.choice(each.collective);
     if (choice == nullptr || choice->expression->host_algorithm() != each.name) continue;
-    const bool is_pipeline = !choice->expression->is_native() && !choice->expression->is_host_grid();
+    const Expression& chosen = *choice->expression;
+    // A name would also hold for a part without one, or with another one.
+    const auto has_name = [&](const Expression& part) { return part.name_in_host == each.name; };
+    if (!std::ranges::all_of(chosen.parts, has_name)) continue;
+    const bool is_pipeline = !chosen.is_native() && !chosen.is_host_grid();
     if (!each.is_nonblocking && is_pipeline) continue;
     setenv(intel_variable(each).c_str(), std::to_string(each.number).c_str(), 0);
   }

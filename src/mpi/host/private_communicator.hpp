@@ -25,8 +25,8 @@ class PrivateCommunicator {
   // Creates the communicator. All ranks of `model` must call this, after all have found that it
   // may_be_created(). Returns false if the host refused.
   [[nodiscard]] bool create(MPI_Comm model, std::uint64_t id);
-  // Creates communicators of some ranks of `model` each. `ranks` are those of this rank's own one. Otherwise
-  // like create().
+  // Creates the communicator of `ranks` of `model`, which include this one. All ranks of `model` must call
+  // this. Otherwise like create().
   [[nodiscard]] bool create_part(MPI_Comm model, std::span<const int> ranks);
   // Creates a communicator of these ranks of MPI_COMM_WORLD. Collective over them, like create(). Calls with
   // other ranks at the same time need another tag.

@@ -224,6 +224,8 @@ bool Runtime::start_with_mpi() {
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   host.Comm_create_keyval(on_copy, on_delete, &keyval_, this);
   fault_tolerance_.emplace(host);
+  // A line of ranks without the dead process completes. Its ranks would then wait in the next dimension.
+  if (fault_tolerance_->is_enabled()) selection.refuse_host_grids();
   const int* highest = nullptr;
   int found = 0;
   if (host.Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&highest), &found) == MPI_SUCCESS &&
