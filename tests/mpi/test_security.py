@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, on_mpis, run
+from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
 
 IS_ROOT = os.geteuid() == 0
 
@@ -27,20 +27,27 @@ def public_folder() -> Iterator[Path]:
         yield folder
 
 
-@INSIDE_OFFBEAT
-def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -> None:
-    """As root the letters come from another user, and otherwise from another program of the same one."""
+def run_beside_stranger(mpi: Mpi, spammer: Path | str) -> tuple[Result, str]:
+    """Run ranks while a stranger sends them letters; the result, and what the stranger says at its end."""
     program = compile_program(mpi, PROGRAMS / "boards.c")
-    spammer = shutil.copy(compile_program(mpi, PROGRAMS / "spammer.c"), public_folder)
-    environment = {"OFFBEAT_VERBOSE": "1"}
     with subprocess.Popen([spammer, "120"], stdout=subprocess.PIPE, text=True) as stranger:
         try:
             assert stranger.stdout is not None
             assert stranger.stdout.readline() == "ready\n"
-            result = run(mpi, 2, [program, "150"], environment=environment, timeout=100)
+            result = run(mpi, 2, [program, "150"], environment={"OFFBEAT_VERBOSE": "1"}, timeout=100)
         finally:
             stranger.send_signal(signal.SIGTERM)
-        said = stranger.stdout.read()
+        return result, stranger.stdout.read()
+
+
+@INSIDE_OFFBEAT
+def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -> None:
+    """As root the letters come from another user, and otherwise from another program of the same one."""
+    spammer = shutil.copy(compile_program(mpi, PROGRAMS / "spammer.c"), public_folder)
+    for _ in range(5):  # on a busy machine the stranger may not run while the ranks have their sockets
+        result, said = run_beside_stranger(mpi, spammer)
+        if not said.endswith(" 0 refused\n"):
+            break
     if "seccomp is not to be had" in result.stdout:
         pytest.skip("no seccomp here")
     assert result.succeeded().report.served == result.calls, f"{said}{result}"

@@ -66,5 +66,8 @@ def test_errors_reach_all_nodes(mpi: str) -> None:
 def test_a_killed_rank_ends_the_job(mpi: str, case: str) -> None:
     job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, case, limit_s=100)
     assert job.exit_code != 0
-    for line in re.findall(r"^killed, \w+: .*", job.out, re.MULTILINE):
-        assert "the process of rank 1 has died" in line
+    # The root is rank 0. A rank of the other node may have sent its part before anybody misses rank 1.
+    sent_to_root = ("reduce", "gather")
+    for name, end in re.findall(r"^killed, (\w+): (.*)", job.out, re.MULTILINE):
+        is_done = name in sent_to_root and end.endswith(" s: no error")
+        assert is_done or "the process of rank 1 has died" in end, jobs.text_of([job])
