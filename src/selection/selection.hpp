@@ -53,7 +53,7 @@ class Selection {
     return choices_[index_of(collective)].by_program.load(std::memory_order_acquire);
   }
 
-  // Chooses `expression` for every length from now on. An empty text restores the initial choice. Throws
+  // From now on, calls of every length run `expression`. An empty text restores the initial choice. Throws
   // ExpressionError.
   void choose_for_every_length(Collective collective, std::string_view expression, std::string_view origin);
 

@@ -136,6 +136,7 @@ bool CommunicatorMeans::provide_host_pipelines(MpiSetUp& set_up) {
 
 bool CommunicatorMeans::provide_host_grids(MpiSetUp& set_up, const TeamPlans& plans) {
   host_grids_generation_ = plans.generation();
+  host_grids_have_board_ = have_board();
   HostVariables* variables =
       process_.selection.names_host_algorithms() ? &process_.host_variables() : nullptr;
   bool names_hold = false;

@@ -128,7 +128,9 @@ class CommunicatorMeans {
   // Returns true if grids of these plans have yet to be made. Requests that work apart need none, because the
   // host serves calls that begin something.
   [[nodiscard]] bool needs_host_grids(const TeamPlans& plans, Collectives some) const {
-    return host_grids_generation_ != plans.generation() && !life_.serves_persistent_request() &&
+    const bool are_made =
+        host_grids_generation_ == plans.generation() && host_grids_have_board_ == have_board();
+    return !are_made && !life_.serves_persistent_request() &&
            shared_.choose(plans).need(Means::host_grid, some);
   }
   [[nodiscard]] bool provide_host_grids(MpiSetUp& set_up, const TeamPlans& plans);
@@ -154,6 +156,7 @@ class CommunicatorMeans {
   PrivateCommunicator host_pipelines_;  // nothing else uses it
   HostGrids host_grids_;
   std::uint64_t host_grids_generation_ = 0;  // of the plans whose grids exist
+  bool host_grids_have_board_ = false;       // whether these plans are those with a board
   Shadows shadows_;
   std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried
   Lateness lateness_;
