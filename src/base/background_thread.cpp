@@ -33,12 +33,12 @@ bool start_background_thread(void* (*body)(void*), void* argument, const std::ve
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // Address space can be limited, so the stack is small at first: the usual size is 8 MiB. If thread-local
-  // data does not fit into the small stack, pthread_create fails and the usual size is tried.
+  // The thread may call `done` functions of the program, which expect the usual stack and may nest. If there is
+  // no address space for it, a small stack is tried.
   std::size_t usual_stack = 0;
   pthread_attr_getstacksize(&attributes, &usual_stack);
   int error = 0;
-  for (const std::size_t stack : {std::size_t{256} << 10, usual_stack}) {
+  for (const std::size_t stack : {usual_stack, std::size_t{256} << 10}) {
     pthread_t thread;
     pthread_attr_setstacksize(&attributes, stack);
     error = pthread_create(&thread, &attributes, body, argument);
