@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "node/host_turns.hpp"
 
 namespace offbeat {
@@ -22,6 +24,7 @@ static_assert(sizeof(Bell) == BoardShape::line);
 static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_words_bytes);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
+static_assert(sizeof(Board::ShortSlot) == 17 * BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
               "a short vector is in the line of its sequence number");
 
@@ -74,10 +77,16 @@ void Board::wait_at_gate() const noexcept {
   }
 }
 
-bool Board::others_began_previous_round(const RoundNumber& number) const {
+bool Board::all_have_begun(RoundNumber& number, std::uint64_t round) const {
+  if (number.begun_by_all >= round) return true;
+  std::uint64_t least = number.present;
   for (int other = 0; other < size; ++other) {
-    if (other != rank && !began_previous_round(number, other)) return false;
+    if (other == rank) continue;
+    const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
+    if (begun.round < round) return false;
+    least = std::min(least, begun.round);
   }
+  number.begun_by_all = least;
   return true;
 }
 

@@ -77,6 +77,19 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
+  // A short slot holds a short vector in a collective with a root, where some ranks wait for nobody. Each
+  // rank has several, used in turn, so that these ranks can be several calls ahead. Where ranks share cores,
+  // a core then changes from one to another once for several calls.
+  struct alignas(BoardShape::line) ShortSlot {
+    Word sequence;
+    alignas(std::max_align_t) std::byte data[BoardShape::short_bytes];
+  };
+  [[nodiscard]] ShortSlot& short_slot(std::uint64_t sequence, int owner) const {
+    const std::size_t turn = sequence & static_cast<std::size_t>(shape_.short_slots() - 1);
+    auto* slots = reinterpret_cast<ShortSlot*>(stage_ + shape_.short_slots_in_stage());
+    return slots[turn * static_cast<std::size_t>(size) + static_cast<std::size_t>(owner)];
+  }
+
   // A tree line holds short data with their sequence number, for the children of a rank in a tree. The
   // children of each level have their own line. A line is aligned like a slot.
   struct alignas(BoardShape::line) TreeLine {
@@ -180,23 +193,31 @@ class Board {
   }
 
   // The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
-  // all ranks meet in a round, each rank announces the round in `sign`. A round may begin if is_free(): all
-  // ranks have begun the one before, if they did not meet in that one.
+  // all ranks meet in a round, each rank announces the round in `sign`. The memory of a round that is used
+  // again `turns` rounds later is_free() then: all ranks have begun the round after it.
   struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
     std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
     std::uint64_t partial_round_before = none;  // the one before that in which not all ranks meet
+    std::uint64_t begun_by_all =
+        0;  // all ranks have begun this round; known if not all meet in the present one
 
     void next(bool all_meet) {
       ++present;
       if (all_meet) return;
       partial_round_before = last_partial_round;
       last_partial_round = present;
+      if (!previous_was_partial()) begun_by_all = present - 1;
     }
     [[nodiscard]] bool is_partial() const { return last_partial_round == present; }
     [[nodiscard]] bool previous_was_partial() const {
       return (is_partial() ? partial_round_before : last_partial_round) + 1 == present;
+    }
+
+    // Returns the round after the one that used the memory last.
+    [[nodiscard]] std::uint64_t first_after_last_use(std::uint64_t turns) const {
+      return present < turns ? 0 : present - turns + 1;
     }
 
    private:
@@ -206,8 +227,8 @@ class Board {
   [[nodiscard]] static bool may_begin(const RoundNumber& number) {
     return !number.is_partial() && !number.previous_was_partial();
   }
-  [[nodiscard]] bool is_free(const RoundNumber& number) const {
-    return !number.previous_was_partial() || others_began_previous_round(number);
+  [[nodiscard]] bool is_free(RoundNumber& number, std::uint64_t turns = 2) const {
+    return !number.previous_was_partial() || all_have_begun(number, number.first_after_last_use(turns));
   }
 
   // Returns true if rank `other` has begun the round before the present one. Only valid if not all ranks met
@@ -389,8 +410,8 @@ class Board {
     return *reinterpret_cast<UseCounts*>(stage + shape.uses_in_stage() + shape.bytes_of_lines(owner));
   }
   [[nodiscard]] UseCounts& uses(int owner) const { return uses_of_stage(stage_, shape_, owner); }
-  // Returns true if all other ranks have begun the round before the present one.
-  [[nodiscard]] bool others_began_previous_round(const RoundNumber& number) const;
+  // Returns true if all ranks have begun a round that is not the present one.
+  [[nodiscard]] bool all_have_begun(RoundNumber& number, std::uint64_t round) const;
   // Returns true if all ranks have ended one number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;
 

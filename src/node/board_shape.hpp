@@ -11,6 +11,7 @@
 //   reasons        4 x ranks     why each rank cannot go on, as text, if calls are compared
 //   stages         one for each collective that can be under way at once; each has
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
+//     short slots    short_slots x ranks  the same for at most short_bytes, in collectives with a root
 //     signs          ranks         how far a rank has come in its rounds
 //     uses           ranks         how many collectives with windows a rank has begun and ended here
 //     round words    2 x (ranks + 1)  words of an algorithm for a whole round
@@ -37,11 +38,15 @@ struct BoardShape {
   int stages = 1;
   bool compares_calls = false;  // there are records and pair lengths
   std::size_t ring_bytes = 0;   // a multiple of the page size; 0: there are no channels and rings
+  int most_short_slots = 32;    // for each rank; a power of two
 
   static constexpr std::size_t inline_bytes = 4096;
+  static constexpr std::size_t short_bytes = 1072;  // with its number, a short slot has 17 lines
   static constexpr std::size_t smallest_chunk = 4096;
   static constexpr std::size_t line = 64;
   static constexpr int tree_levels = 8;
+  // Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees.
+  static constexpr int most_ranks_without_tree = 16;
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }
   [[nodiscard]] std::size_t bytes_of_lines(int count) const { return static_cast<std::size_t>(count) * line; }
@@ -59,8 +64,16 @@ struct BoardShape {
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_in_stage(); }
 
   // The following offsets are within a stage.
-  [[nodiscard]] std::size_t signs_in_stage() const {
+  // Returns the number of short slots of a rank. If it is 1, no collective uses them: among more ranks data
+  // go in trees, and records hold too few calls for ranks that are many calls ahead.
+  [[nodiscard]] int short_slots() const {
+    return ranks > most_ranks_without_tree || compares_calls ? 1 : most_short_slots;
+  }
+  [[nodiscard]] std::size_t short_slots_in_stage() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
+  }
+  [[nodiscard]] std::size_t signs_in_stage() const {
+    return short_slots_in_stage() + bytes_of_lines(17 * short_slots() * ranks);
   }
   [[nodiscard]] std::size_t uses_in_stage() const { return signs_in_stage() + bytes_of_lines(ranks); }
   [[nodiscard]] std::size_t round_words_in_stage() const { return uses_in_stage() + bytes_of_lines(ranks); }

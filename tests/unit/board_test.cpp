@@ -289,7 +289,7 @@ class World final : public BoardInSimulation {
   World(int ranks, std::vector<Step> steps, Grain grain, bool at_fetches = false)
       : grain_(grain),
         stops_at_fetches_(at_fetches),
-        shape_{ranks, tiny_window},
+        shape_{.ranks = ranks, .window_bytes = tiny_window, .most_short_slots = ranks == 2 ? 4 : 2},
         steps_(std::move(steps)),
         memory_(shape_.total_bytes() / sizeof(Page)),
         members_(static_cast<std::size_t>(ranks)),
@@ -367,6 +367,8 @@ class World final : public BoardInSimulation {
       mix(result, member.next_deed);
       mix(result, member.ended);
       mix(result, static_cast<std::uint64_t>(member.state));
+      for (const Board::RoundNumber* number : {&member.board->sequence, &member.board->round})
+        mix(result, number->begun_by_all);
       ended = std::min(ended, member.ended);
     }
     // Where the bits are those of the arrival order, what was the first to get them is part of the state.
@@ -756,6 +758,29 @@ Step in_slots(const Case& what) { return {what, on_board(what.collective)}; }
 Step through_windows(const Case& what) {
   const Expression expression = on_board(what.collective);
   return {what, what.collective == Collective::alltoallv ? expression : without_immediate(expression)};
+}
+
+// A rank that waits for nobody is almost as many short calls ahead as it has slots.
+TEST(ShortSlots, LetARankGoAhead) {
+  for (const Collective collective :
+       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+    const Step step = in_slots({collective, 2});
+    const bool root_waits = collective == Collective::reduce || collective == Collective::gather;
+    std::vector<double> arrivals(4, root_waits ? 0 : 1);
+    arrivals[0] = root_waits ? 1 : 0;
+    const auto first_exit = [&](int calls) {
+      CheckedCalls checked(4, step.what);
+      Simulator simulator(4, node_of_four, {.board_window_bytes = tiny_window});
+      const auto make = [&](int, Endpoint net) -> Task {
+        for (int call = 0; call < calls; ++call)
+          co_await carry_out(net, checked.args(net.rank), step.expression);
+      };
+      return std::ranges::min(simulator.run(make, arrivals).exits);
+    };
+    constexpr int slots = BoardShape{}.most_short_slots;
+    EXPECT_LT(first_exit(slots - 1), 1e-3) << facts_of(collective).name;
+    EXPECT_GT(first_exit(slots), 1) << facts_of(collective).name;
+  }
 }
 
 class EveryInterleavingOfCalls : public testing::TestWithParam<std::tuple<Collective, int>> {

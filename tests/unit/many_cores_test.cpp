@@ -265,13 +265,15 @@ TEST(ManyCoresCost, OfShortCallsGrowsLikeTheLogarithm) {
       if (collective == Collective::allgather && bytes > 8) continue;  // then a rank gets p KiB
       const Cost few = cost_of(collective, 16, bytes);
       print(collective, bytes, 16, few);
+      // In a tree: up to 16 ranks, some are calls ahead of others in short slots.
+      const Cost few_in_tree = cost_of(collective, 32, bytes);
       for (const int ranks : {64, 128, 256}) {
         SCOPED_TRACE(std::string(name_of(collective)) + " of " + std::to_string(bytes) + " B on " +
                      std::to_string(ranks));
         const Cost many = cost_of(collective, ranks, bytes);
         print(collective, bytes, ranks, many);
         EXPECT_LE(many.first_us, 2.5 * few.first_us);
-        EXPECT_LE(many.next_us, 2.5 * few.next_us);
+        EXPECT_LE(many.next_us, 2.5 * few_in_tree.next_us);
         // What a rank gets in a slot, with its number, at each level; or all blocks and a number in each
         // step.
         const auto slot = (bytes + 16 + 63) / 64;

@@ -56,8 +56,8 @@ class ShortAllreduce {
     if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t bytes_to_read(int) const {
-    return Board::InlineSlot::bytes_with(call_.input.bytes());
+  [[nodiscard]] Reading reading_of(int rank) const {
+    return {&board_.inline_slot(sequence_, rank), Board::InlineSlot::bytes_with(call_.input.bytes())};
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_arrived(int rank) const {

@@ -24,7 +24,9 @@ class BarrierInSlots {
   void put_own_data() {
     board_.inline_slot(sequence_, board_.rank).sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] static std::size_t bytes_to_read(int) { return Board::InlineSlot::bytes_with(0); }
+  [[nodiscard]] Reading reading_of(int rank) const {
+    return {&board_.inline_slot(sequence_, rank), Board::InlineSlot::bytes_with(0)};
+  }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_arrived(int rank) const {
     return rank == board_.rank ||

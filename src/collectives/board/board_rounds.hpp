@@ -11,21 +11,26 @@
 
 namespace offbeat {
 
-// Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees.
-inline constexpr int most_ranks_without_tree = 16;
+inline constexpr int most_ranks_without_tree = BoardShape::most_ranks_without_tree;
 
 // A rank waits for all ranks before a round that follows one in which not all ranks met, because any rank may
-// have read what it wrote. ReadersBefore (readers.hpp) waits for fewer ranks.
+// have read what it wrote `turns` rounds ago. ReadersBefore (readers.hpp) waits for fewer ranks.
 class AllRanks {
  public:
-  AllRanks(const Board& board, const Board::RoundNumber& number) : board_(board), number_(number) {}
-  [[nodiscard]] bool is_free() const { return board_.is_free(number_); }
+  AllRanks(const Board& board, Board::RoundNumber& number, std::uint64_t turns = 2)
+      : board_(board),
+        number_(number),
+        turns_(turns),
+        reads_signs_(number.begun_by_all < number.first_after_last_use(turns)) {}
+  [[nodiscard]] bool is_free() const { return board_.is_free(number_, turns_); }
   // Returns the rank whose sign is read as number `index`, counted from 0, or -1 if there is none.
-  [[nodiscard]] int rank(int index) const { return index < board_.size ? index : -1; }
+  [[nodiscard]] int rank(int index) const { return reads_signs_ && index < board_.size ? index : -1; }
 
  private:
   const Board& board_;
-  const Board::RoundNumber& number_;
+  Board::RoundNumber& number_;
+  const std::uint64_t turns_;
+  const bool reads_signs_;
 };
 
 // Begins a round. This is a text (waits.hpp) that the texts of immediate forms contain.

@@ -18,11 +18,15 @@ namespace offbeat {
 //     static std::size_t most_bytes(int ranks);    by Call::length
 //     static constexpr bool all_meet;              as in waits.hpp
 //     Form(Board& board, const Call& call);        for collective number board.sequence.present
-//     std::size_t bytes_to_read(int rank) const;   from the slot of `rank`
+//     Reading reading_of(int rank) const;          what is read in the slot of `rank`
 //     void put_own_data();                         puts what others wait for into this rank's slot only
 //     bool has_arrived(int rank) const;            true if all that this rank needs from `rank` is there
 //     const void* data(int rank) const;            the data of `rank`
 //     void take_result(const void* const* data);   takes the data of all ranks, in rank order
+//
+// It may also say after how many calls the same slot is used again, if not after 2:
+//
+//     static std::uint64_t turns(const Board& board, const Call& call);
 //
 // If ranks do not know each other's lengths, it provides two other functions instead of data() and
 // take_result(data):
@@ -61,6 +65,15 @@ template <class Form>
   }
 }
 
+template <class Form>
+[[nodiscard]] std::uint64_t turns_of(const Board& board, const Call& call) {
+  if constexpr (requires { Form::turns(board, call); }) {
+    return Form::turns(board, call);
+  } else {
+    return 2;
+  }
+}
+
 // The steps of this form, written once for both drivers (waits.hpp): each rank looks at the slots of all
 // ranks.
 template <class Form>
@@ -71,7 +84,8 @@ class WaitForAllSlots {
 
   WaitForAllSlots(Board& board, const Call& call, Operands& operands)
       : board_(board),
-        beginning_(board, board.sequence, AllRanks(board, board.sequence), all_meet),
+        beginning_(board, board.sequence, AllRanks(board, board.sequence, turns_of<Form>(board, call)),
+                   all_meet),
         form_(board, call),
         operands_(operands) {}
 
@@ -99,7 +113,7 @@ class WaitForAllSlots {
     for (const int ranks = board_.size; next_ < ranks; ++next_) {
       const int rank = next_;
       if (!waits.until([&] { return has_arrived(rank); }, has_arrived)) return false;
-      if (!waits.charge_fetch(rank, [&] { return reading_of(rank); })) return false;
+      if (!waits.charge_fetch(rank, [&] { return form_.reading_of(rank); })) return false;
       operands_.add(form_, rank);
     }
     return true;
@@ -110,10 +124,6 @@ class WaitForAllSlots {
     has_served_ = operands_.take_result(form_);
     return true;
   }
-  [[nodiscard]] Reading reading_of(int rank) const {
-    return {&board_.inline_slot(board_.sequence.present, rank), form_.bytes_to_read(rank)};
-  }
-
   Board& board_;
   ResumableSections resumable_sections_;
   RoundBeginning<AllRanks> beginning_;

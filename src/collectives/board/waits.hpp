@@ -41,8 +41,8 @@ namespace offbeat {
 
 // Memory of another rank that this rank reads; virtual time charges for it.
 struct Reading {
-  const void* data;
-  std::size_t bytes;
+  const void* data = nullptr;
+  std::size_t bytes = 0;
 };
 
 class SpinningWaits {

@@ -57,8 +57,9 @@ class ShortScan {
     if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
-    return rank < rank_ ? Board::InlineSlot::bytes_with(call_.input.bytes()) : 0;
+  [[nodiscard]] Reading reading_of(int rank) const {
+    if (rank >= rank_) return {};
+    return {&board_.inline_slot(sequence_, rank), Board::InlineSlot::bytes_with(call_.input.bytes())};
   }
   [[nodiscard]] bool has_arrived(int rank) const {
     return rank >= rank_ ||

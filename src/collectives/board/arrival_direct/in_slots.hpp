@@ -5,6 +5,7 @@
 #include "base/copy.hpp"
 #include "collectives/board/arrival_direct/block_exchange.hpp"
 #include "collectives/board/board_rounds.hpp"
+#include "collectives/board/waits.hpp"
 #include "node/board.hpp"
 
 namespace offbeat::direct {
@@ -28,32 +29,39 @@ class InSlots {
     }
   }
 
+  static std::uint64_t turns(const Board& board, const Call& call) {
+    return takes_short_slots(board, call) ? static_cast<std::uint64_t>(board.shape().short_slots()) : 2;
+  }
+
   InSlots(Board& board, const Call& call)
-      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+      : board_(board),
+        call_(call),
+        rank_(board.rank),
+        sequence_(board.sequence.present),
+        takes_short_slots_(takes_short_slots(board, call)) {}
 
   // A rank puts nothing if no other rank takes it. On a board of two ranks, the other one may already use
   // this slot for the next call.
   void put_own_data() {
     if (known_roles.root_gives ? rank_ != call_.root : known_roles.root_takes && rank_ == call_.root) return;
-    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
-    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
-    mine.sequence.store(sequence_, std::memory_order_release);
+    if (call_.input.data != nullptr) copy_to_shared(data_of(rank_), call_.input.data, call_.input.bytes());
+    sequence_of(rank_).store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
-    if (!takes(rank_) || !gives(rank)) return 0;
+  [[nodiscard]] Reading reading_of(int rank) const {
+    if (!takes(rank_) || !gives(rank)) return {};
     const std::size_t bytes =
         facts_of(collective).has_operation
             ? call_.output.bytes()
             : BlockExchange(call_, rank_, board_.size).place_of_block_from(rank).bytes();
-    return Board::InlineSlot::bytes_with(bytes);
+    return {&sequence_of(rank), Board::InlineSlot::bytes_with(bytes)};
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_arrived(int rank) const {
     return rank == rank_ || !takes(rank_) || !gives(rank) ||
-           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+           sequence_of(rank).load(std::memory_order_acquire) == sequence_;
   }
   [[nodiscard]] const void* data(int rank) const {
-    const std::byte* all = rank == rank_ ? call_.input.data : board_.inline_slot(sequence_, rank).data;
+    const std::byte* all = rank == rank_ ? call_.input.data : data_of(rank);
     return all == nullptr ? nullptr : all + offset();
   }
   void take_result(const void* const* data) {
@@ -72,6 +80,20 @@ class InSlots {
 
  private:
   static constexpr Roles known_roles = roles_of(collective);
+  [[nodiscard]] static bool takes_short_slots(const Board& board, const Call& call) {
+    constexpr bool root_has_all_blocks = known_roles.root_gives && known_roles.is_personalised;
+    const auto blocks = root_has_all_blocks ? static_cast<std::size_t>(board.size) : 1;
+    return !all_meet && board.shape().short_slots() > 1 &&
+           call.length(board.size) * blocks <= BoardShape::short_bytes;
+  }
+  [[nodiscard]] Board::Word& sequence_of(int rank) const {
+    return takes_short_slots_ ? board_.short_slot(sequence_, rank).sequence
+                              : board_.inline_slot(sequence_, rank).sequence;
+  }
+  [[nodiscard]] std::byte* data_of(int rank) const {
+    return takes_short_slots_ ? board_.short_slot(sequence_, rank).data
+                              : board_.inline_slot(sequence_, rank).data;
+  }
   [[nodiscard]] bool gives(int rank) const { return known_roles.gives(rank, call_.root); }
   [[nodiscard]] bool takes(int rank) const { return known_roles.takes(rank, call_.root); }
   // Returns the offset of this rank's block in the data of another rank.
@@ -90,6 +112,7 @@ class InSlots {
   const Call& call_;
   const int rank_;
   const std::uint64_t sequence_;
+  const bool takes_short_slots_;
 };
 
 }  // namespace offbeat::direct

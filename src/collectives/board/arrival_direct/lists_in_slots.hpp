@@ -9,6 +9,7 @@
 #include "base/copy.hpp"
 #include "base/task.hpp"
 #include "collectives/board/arrival_direct/block_exchange.hpp"
+#include "collectives/board/waits.hpp"
 #include "node/board.hpp"
 
 namespace offbeat::direct {
@@ -35,8 +36,9 @@ class ListsInSlots {
     }
     mine.sequence.store(sequence_, std::memory_order_release);
   }
-  [[nodiscard]] std::size_t bytes_to_read(int rank) const {
-    return Board::InlineSlot::bytes_with(head + exchanged_.place_of_block_from(rank).bytes());
+  [[nodiscard]] Reading reading_of(int rank) const {
+    return {&board_.inline_slot(sequence_, rank),
+            Board::InlineSlot::bytes_with(head + exchanged_.place_of_block_from(rank).bytes())};
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_arrived(int rank) const {
