@@ -4,7 +4,8 @@
 //
 // Each rank writes a record of its call on a stage before the call begins, and compares it with the records
 // of the others on its node afterwards, and now and then while it waits. The four last records of a rank
-// stay. That is enough: a rank can be at most two calls ahead of another one, unless its calls are empty.
+// stay. That is enough: a rank can be at most two calls ahead of another one, unless its calls are empty. A
+// board with records has no short slots, which would let a rank go further ahead.
 #pragma once
 
 #include <cstdint>

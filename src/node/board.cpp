@@ -24,7 +24,7 @@ static_assert(sizeof(Bell) == BoardShape::line);
 static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_words_bytes);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);
 static_assert(sizeof(Board::InlineSlot) == BoardShape::inline_bytes + BoardShape::line);
-static_assert(sizeof(Board::ShortSlot) == 17 * BoardShape::line);
+static_assert(sizeof(Board::ShortSlot) == BoardShape::lines_of_short_slot * BoardShape::line);
 static_assert(offsetof(Board::InlineSlot, data) <= 16,
               "a short vector is in the line of its sequence number");
 

@@ -6,7 +6,7 @@
 //
 // Everything that belongs to a round exists twice, and the halves are used in turn: round R of a stage uses
 // half R mod 2. A rank that ends round R + 1 has seen every rank begin it. So every rank has ended round R,
-// and half R mod 2 is free for round R + 2, without a barrier.
+// and half R mod 2 is free for round R + 2, without a barrier. Short slots exist more often (short_slot()).
 //
 // These are the memory orders, and all that the code relies on. Words carry the number of their round or only
 // grow, so none is ever reset.
@@ -16,7 +16,7 @@
 // - Operations that take a place or leave a mark (arrive, exchange) do both: the rank that comes second sees
 //   all that the first one did.
 // - So every rank's reads of round R precede its words of round R + 1, and these precede the writes of round
-//   R + 2.
+//   R + 2. A rank that reads the sign of another one may rely on it in all later rounds.
 // - Through the host's messages all ranks see that memory is zero, and whatever is written while a board is
 //   made.
 // - The words entered, core, contributed and broken order nothing. The first three serve messages for people
@@ -77,9 +77,9 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
-  // A short slot holds a short vector in a collective with a root, where some ranks wait for nobody. Each
-  // rank has several, used in turn, so that these ranks can be several calls ahead. Where ranks share cores,
-  // a core then changes from one to another once for several calls.
+  // A short slot holds a short vector in a collective with a root, in which some ranks wait for nobody. Each
+  // rank has several and uses them in turn, so that such a rank can be that many calls ahead. If ranks share
+  // cores, a core switches ranks once per several calls instead of once per call.
   struct alignas(BoardShape::line) ShortSlot {
     Word sequence;
     alignas(std::max_align_t) std::byte data[BoardShape::short_bytes];
@@ -193,15 +193,15 @@ class Board {
   }
 
   // The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
-  // all ranks meet in a round, each rank announces the round in `sign`. The memory of a round that is used
-  // again `turns` rounds later is_free() then: all ranks have begun the round after it.
+  // all ranks meet in a round, each rank announces the round in `sign`. Memory that round R used serves again
+  // in round R + turns. It is free if all ranks have begun round R + 1 (is_free()).
   struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
     std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
     std::uint64_t partial_round_before = none;  // the one before that in which not all ranks meet
-    std::uint64_t begun_by_all =
-        0;  // all ranks have begun this round; known if not all meet in the present one
+    // All ranks have begun this round. They may be further.
+    std::uint64_t begun_by_all = 0;
 
     void next(bool all_meet) {
       ++present;
@@ -410,7 +410,8 @@ class Board {
     return *reinterpret_cast<UseCounts*>(stage + shape.uses_in_stage() + shape.bytes_of_lines(owner));
   }
   [[nodiscard]] UseCounts& uses(int owner) const { return uses_of_stage(stage_, shape_, owner); }
-  // Returns true if all ranks have begun a round that is not the present one.
+  // Returns true if all ranks have begun an earlier round, and notes how far they are. In the rounds since
+  // `round`, all of which are later than begun_by_all, not all ranks may have met.
   [[nodiscard]] bool all_have_begun(RoundNumber& number, std::uint64_t round) const;
   // Returns true if all ranks have ended one number of uses of a stage, and begun none since.
   [[nodiscard]] bool is_between_uses(int stage) const;

@@ -41,9 +41,10 @@ struct BoardShape {
   int most_short_slots = 32;    // for each rank; a power of two
 
   static constexpr std::size_t inline_bytes = 4096;
-  static constexpr std::size_t short_bytes = 1072;  // with its number, a short slot has 17 lines
   static constexpr std::size_t smallest_chunk = 4096;
   static constexpr std::size_t line = 64;
+  static constexpr int lines_of_short_slot = 17;
+  static constexpr std::size_t short_bytes = lines_of_short_slot * line - 16;  // beside a number
   static constexpr int tree_levels = 8;
   // Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees.
   static constexpr int most_ranks_without_tree = 16;
@@ -63,17 +64,18 @@ struct BoardShape {
   // Returns the bytes of everything before the first stage, and of the first stage without its windows.
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_in_stage(); }
 
-  // The following offsets are within a stage.
-  // Returns the number of short slots of a rank. If it is 1, no collective uses them: among more ranks data
-  // go in trees, and records hold too few calls for ranks that are many calls ahead.
+  // Returns the number of short slots of a rank. More ranks use trees instead. If calls are compared, there
+  // are none either, because a rank has only four records and so must not be many calls ahead.
   [[nodiscard]] int short_slots() const {
-    return ranks > most_ranks_without_tree || compares_calls ? 1 : most_short_slots;
+    return ranks > most_ranks_without_tree || compares_calls ? 0 : most_short_slots;
   }
+
+  // The following offsets are within a stage.
   [[nodiscard]] std::size_t short_slots_in_stage() const {
     return 2 * static_cast<std::size_t>(ranks) * (inline_bytes + line);
   }
   [[nodiscard]] std::size_t signs_in_stage() const {
-    return short_slots_in_stage() + bytes_of_lines(17 * short_slots() * ranks);
+    return short_slots_in_stage() + bytes_of_lines(lines_of_short_slot * short_slots() * ranks);
   }
   [[nodiscard]] std::size_t uses_in_stage() const { return signs_in_stage() + bytes_of_lines(ranks); }
   [[nodiscard]] std::size_t round_words_in_stage() const { return uses_in_stage() + bytes_of_lines(ranks); }

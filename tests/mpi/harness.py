@@ -322,7 +322,9 @@ def run(
     """Run an MPI job, under the preload unless `preload` is False."""
     variables = dict(environment or {})
     if preload:
-        variables["LD_PRELOAD"] = str(library(mpi.family) if preload is True else preload)
+        chosen = preload if isinstance(preload, Path) else library(mpi.family)
+        assert chosen.is_file(), f"no {chosen}, and a job would run without it"
+        variables["LD_PRELOAD"] = str(chosen)
         variables.setdefault("OFFBEAT_REPORT", "1")
     if allreduce is not None:
         variables["OFFBEAT_ALLREDUCE"] = allreduce

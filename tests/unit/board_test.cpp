@@ -862,6 +862,26 @@ TEST_P(EveryInterleavingOfMixedCalls, GatherAndScatter) {
   }
 }
 
+// A rank that is ahead in short slots waits before an inline slot, and before a collective in which all meet.
+TEST_P(EveryInterleavingOfMixedCalls, ShortSlotsAndInlineSlotsInTurn) {
+  constexpr std::size_t inline_count = BoardShape::short_bytes / sizeof(Bits) + 1;
+  for (const Collective collective :
+       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+    const Step one = in_slots({collective, 3, 0});
+    const Step other = in_slots({collective, 3, 1});
+    const Step longer = in_slots({collective, inline_count, 0});
+    const Step all_meet = in_slots({Collective::allgather, 3});
+    explore(GetParam(), {longer, longer, other, longer});
+    explore(GetParam(), {one, longer, one, one});
+    explore(GetParam(), {longer, one, one, longer});
+    explore(GetParam(), {one, all_meet, one, one});
+    if (GetParam() > 2) continue;
+    explore(2, {one, longer, one, one, other, one, one});
+    explore(2, {one, one, all_meet, one, one, one, one});
+    explore(2, {longer, one, one, one, longer, one, longer});
+  }
+}
+
 // Slots and windows have numbers of their own.
 TEST_P(EveryInterleavingOfMixedCalls, ShortAndLongInTurn) {
   explore(GetParam(), {through_windows({Collective::bcast, 3, 0}), in_slots({Collective::reduce, 3, 1}),

@@ -265,7 +265,7 @@ TEST(ManyCoresCost, OfShortCallsGrowsLikeTheLogarithm) {
       if (collective == Collective::allgather && bytes > 8) continue;  // then a rank gets p KiB
       const Cost few = cost_of(collective, 16, bytes);
       print(collective, bytes, 16, few);
-      // In a tree: up to 16 ranks, some are calls ahead of others in short slots.
+      // The next call is compared with a tree of 32 ranks, because 16 ranks go ahead in short slots.
       const Cost few_in_tree = cost_of(collective, 32, bytes);
       for (const int ranks : {64, 128, 256}) {
         SCOPED_TRACE(std::string(name_of(collective)) + " of " + std::to_string(bytes) + " B on " +

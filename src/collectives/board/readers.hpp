@@ -12,7 +12,7 @@
 //   no rank still reads what it wrote in s - 4.
 // - If s - 2 was a collective in which any rank may read any slot (immediate.hpp), this rank looks at all
 //   signs. It also does so after a collective in which not all ranks met, if ranks write to words that they
-//   share.
+//   share. A collective in short slots counts as one of these, because it notes no readers.
 // No rank waits forever: a rank shows its sign before it waits, and it waits only for ranks that have not
 // begun s - 1 yet. Those furthest behind wait for nobody. These rules also hold for rounds and windows.
 #pragma once

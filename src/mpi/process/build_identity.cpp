@@ -18,15 +18,17 @@ const char* volatile version = "offbeat version " OFFBEAT_VERSION;
 }  // namespace
 
 std::uint64_t build_identity(const Selection& selection) {
-  // With three ranks and two stages, a change of any number of the layout changes the text.
+  // With three ranks and two stages, a change of any offset changes the text. The other numbers decide what a
+  // board has and which calls use it.
   constexpr BoardShape shape{.ranks = 3, .window_bytes = std::size_t{1} << 20, .stages = 2};
   std::string text = version;
   for (const std::size_t number :
-       {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(), shape.broken_offset(),
-        shape.gate_offset(), shape.stages_offset(), shape.signs_in_stage(), shape.round_words_in_stage(),
-        shape.tree_lines_in_stage(), shape.steps_in_stage(), shape.relay_words_in_stage(),
-        shape.windows_in_stage(), shape.total_bytes(), static_cast<std::size_t>(NodeBoard::most_stages),
-        static_cast<std::size_t>(MpiTransport::tags)}) {
+       {BoardShape::inline_bytes, BoardShape::short_bytes, BoardShape::smallest_chunk,
+        static_cast<std::size_t>(BoardShape::most_ranks_without_tree), shape.bell_offset(),
+        shape.broken_offset(), shape.gate_offset(), shape.stages_offset(), shape.signs_in_stage(),
+        shape.round_words_in_stage(), shape.tree_lines_in_stage(), shape.steps_in_stage(),
+        shape.relay_words_in_stage(), shape.windows_in_stage(), shape.total_bytes(),
+        static_cast<std::size_t>(NodeBoard::most_stages), static_cast<std::size_t>(MpiTransport::tags)}) {
     text += ' ' + std::to_string(number);
   }
   return selection.hash_of_built_in(fnv1a(text));

@@ -83,7 +83,7 @@ class InSlots {
   [[nodiscard]] static bool takes_short_slots(const Board& board, const Call& call) {
     constexpr bool root_has_all_blocks = known_roles.root_gives && known_roles.is_personalised;
     const auto blocks = root_has_all_blocks ? static_cast<std::size_t>(board.size) : 1;
-    return !all_meet && board.shape().short_slots() > 1 &&
+    return !all_meet && board.shape().short_slots() > 0 &&
            call.length(board.size) * blocks <= BoardShape::short_bytes;
   }
   [[nodiscard]] Board::Word& sequence_of(int rank) const {
