@@ -33,8 +33,8 @@ bool start_background_thread(void* (*body)(void*), void* argument, const std::ve
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  // The thread may call `done` functions of the program, which expect the usual stack and may nest. If there is
-  // no address space for it, a small stack is tried.
+  // The thread may call `done` functions of the program, which expect the usual stack and may nest. If there
+  // is no address space for it, a small stack is tried.
   std::size_t usual_stack = 0;
   pthread_attr_getstacksize(&attributes, &usual_stack);
   int error = 0;

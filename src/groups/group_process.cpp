@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/fork_lock.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
@@ -22,18 +21,35 @@ namespace {
 
 constinit std::atomic<std::uint64_t> forks{0};
 
+// A thread that makes the GroupProcess holds this lock. A fork waits for it: otherwise the child would wait
+// forever for a variable that the other thread was about to initialize.
+constinit std::mutex making;
+// True in the thread that makes it, which may fork itself, in a driver that it loads.
+constinit thread_local bool makes_it = false;
+
+class Maker {
+ public:
+  Maker() { makes_it = true; }
+  Maker(const Maker&) = delete;
+  Maker& operator=(const Maker&) = delete;
+  ~Maker() { makes_it = false; }
+
+ private:
+  const std::lock_guard<std::mutex> lock_{making};
+};
+
 // The GroupProcess whose window budget this thread has locked, because it is about to fork.
 constinit thread_local GroupProcess* locked_for_fork = nullptr;
 
-// The handlers may be registered twice if a thread forks while another one registers them. So they lock at
-// most once.
 void prepare_fork() {
-  if (locked_for_fork != nullptr) return;
+  if (makes_it) return;
+  making.lock();
   locked_for_fork = GroupProcess::find();
   if (locked_for_fork != nullptr) locked_for_fork->windows.lock();
 }
 void be_the_parent() {
   if (GroupProcess* const locked = std::exchange(locked_for_fork, nullptr)) locked->windows.unlock();
+  if (!makes_it) making.unlock();
 }
 // The child has no other thread than the one that forked.
 void be_a_child() {
@@ -41,6 +57,11 @@ void be_a_child() {
   forks.fetch_add(1, std::memory_order_relaxed);
   operations_under_way.forget_all();
   ProgressThread::forget_thread();
+}
+
+// Before any thread can fork while another one makes the GroupProcess.
+[[gnu::constructor]] void register_fork_handlers() {
+  pthread_atfork(prepare_fork, be_the_parent, be_a_child);
 }
 
 constinit std::atomic<GroupProcess*> made{nullptr};
@@ -69,15 +90,11 @@ std::uint64_t identity_of_build(const Selection& selection) {
 }  // namespace
 
 // This uses a lock instead of std::call_once, because an exception must not pass through glibc's pthread_once
-// if libgcc is linked statically. A child of fork() that finds the lock held makes its own state.
+// if libgcc is linked statically.
 GroupProcess& GroupProcess::get() {
-  static constinit ForkLock lock;
-  const std::lock_guard guard(lock);
-  if (find() == nullptr) {
-    auto* const fresh = new GroupProcess;
-    pthread_atfork(prepare_fork, be_the_parent, be_a_child);
-    made.store(fresh, std::memory_order_release);
-  }
+  if (GroupProcess* const known = find()) return *known;
+  const Maker maker;
+  if (find() == nullptr) made.store(new GroupProcess, std::memory_order_release);
   return *find();
 }
 

@@ -250,11 +250,17 @@ std::string NodeBoard::call(const Board& board) const {
 
 void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   const Board& board = stage.board;
+  const auto entered = [&](int rank) { return board.presence(rank).entered.load(std::memory_order_relaxed); };
+  // If ranks are many calls apart, all of them wait for those furthest behind. A rank that has entered call 0
+  // has entered no call yet, or has freed its communicator.
+  std::uint64_t least = board.current_call_number;
+  for (int rank = 0; rank < board.size; ++rank) least = std::min(least, entered(rank));
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
-    if (board.presence(rank).entered.load(std::memory_order_relaxed) < board.current_call_number) {
-      missing.push_back(number_of(rank));
+    const std::uint64_t number = entered(rank);
+    if (number < board.current_call_number) {
+      if (least == 0 || number <= least) missing.push_back(number_of(rank));
     } else if (rank < board.rank) {
       lower_rank_waits = true;
     }

@@ -117,7 +117,8 @@ def test_pairs(mpi: Mpi, ranks: int, expression: str | None) -> None:
 
 @pytest.mark.parametrize(("ranks", "expression"), combinations(RANKS, (None, "rabenseifner")))
 def test_user_defined(mpi: Mpi, ranks: int, expression: str | None) -> None:
-    result = check(mpi, ranks, expression, "allreduce_user.c")
+    gaps = ["0"] if mpi.kind == "impi" else []  # which its own allreduce on five ranks overwrites
+    result = check(mpi, ranks, expression, "allreduce_user.c", *gaps)
     if ranks > 1:
         assert result.report.native > 0, f"a non-commutative operation did not go to the host\n{result}"
 

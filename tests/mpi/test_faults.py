@@ -51,6 +51,18 @@ def test_a_late_rank_is_named_once(mpi: Mpi, late: int, check: str) -> None:
     assert len(re.findall(rf"{call}complete after \d+ s$", result.stderr, re.M)) == 1, str(result)
 
 
+def test_ranks_that_are_calls_ahead_name_the_late_rank_alone(mpi: Mpi) -> None:
+    """Rank 0 waits in the second reduce, and rank 1 many calls later, each for rank 3."""
+    program = compile_program(mpi, PROGRAMS / "late_reduces.c")
+    result = run(mpi, 4, [program, "3", "2500"], environment={"OFFBEAT_STALL_S": "1"}).succeeded()
+    line = r"^offbeat: reduce number (\d+) on .* rank (\d) has waited \d+ s for (.*) on \S+ \("
+    waiting = re.findall(line, result.stderr, re.M)
+    assert sorted((rank, whom) for _, rank, whom in waiting) == [("0", "rank 3"), ("1", "rank 3")], str(
+        result
+    )
+    assert max(int(number) for number, _, _ in waiting) > 20, str(result)
+
+
 def test_late_ranks_of_one_node_are_named_there(mpi: Mpi) -> None:
     """Ranks 0 and 1 are a node, ranks 2 and 3 another; rank 3 is late, so its node's leader waits for it."""
     program = compile_program(mpi, PROGRAMS / "late.c")

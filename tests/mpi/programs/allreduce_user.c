@@ -8,6 +8,9 @@
 
 enum { PRIME = 10007 };
 
+/* Whether what is between the elements of a type must keep its value: "allreduce_user 0" does not ask for it. */
+static int gaps_stay = 1;
+
 /* Product of 2x2 matrices modulo a prime: associative, not commutative. */
 static void multiply_matrices(void *input, void *output, int *count, MPI_Datatype *type) {
   const int *a = input;
@@ -125,6 +128,7 @@ static void not_contiguous(int count, int in_place, int resized) {
   long wrong = -1;
   for (size_t i = 0; i < doubles; ++i) {
     double sum = (double)world_size * (double)i + world_size * (world_size - 1) / 2.0;
+    if (i % 2 && !gaps_stay) continue;
     if (output[i] != (i % 2 ? -2.0 : sum)) wrong = (long)i;
   }
   CHECK(wrong < 0, "strided type, count %d%s: double %ld", count, in_place ? " in place" : "", wrong);
@@ -175,6 +179,7 @@ static void own_half(int count) {
 
 int main(int argc, char **argv) {
   check_start(&argc, &argv);
+  gaps_stay = argc < 2;
   const int counts[] = {0, 1, world_size + 1, 1000};
   for (int c = 0; c < 4; ++c)
     for (int in_place = 0; in_place < 2; ++in_place) {
