@@ -5,7 +5,17 @@ from __future__ import annotations
 
 import pytest
 from exchanges import CALLS, expect_all_served, expect_some_served, hashes, natively
-from harness import CPUS, INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, on_mpis, only_deep_on, run
+from harness import (
+    CPUS,
+    INSIDE_OFFBEAT,
+    PROGRAMS,
+    Mpi,
+    compile_program,
+    for_threads,
+    on_mpis,
+    only_deep_on,
+    run,
+)
 
 LONG = {
     "ALLREDUCE": "ring", "BARRIER": "dissemination", "BCAST": "scatter_allgather", "REDUCE": "rabenseifner",
@@ -115,7 +125,7 @@ def test_long_calls(mpi: Mpi, how: str) -> None:
 def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
     """Three threads of each rank make calls, each on communicators of its own, of which two have one rank."""
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
-    settings = OURS.get(mpi.name, {}) | HOW[how]
+    settings = OURS.get(mpi.name, {}) | HOW[how] | for_threads(mpi)
     result = run(mpi, 3, [program, *FEW_CALLS, "alike", "threads"], environment=settings, timeout=120)
     found = hashes(result.succeeded().stdout)
     assert len(found) == 3, str(result)
