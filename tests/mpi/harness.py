@@ -308,15 +308,6 @@ def number(name: str, result: Result) -> int:
     return int(found[0])
 
 
-def for_threads(mpi: Mpi) -> dict[str, str]:
-    """Variables for threads whose first collectives offbeat prepares at once.
-
-    It calls the MPI's bcast and reduce on several communicators then. In shared memory, those of Intel MPI
-    can wait forever on some CPUs.
-    """
-    return {"I_MPI_COLL_INTRANODE": "pt2pt"} if mpi.kind == "impi" else {}
-
-
 def run(
     mpi: Mpi,
     ranks: int,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, for_threads, on_mpis, run
+from harness import CORES, ON_ONE_MPI, PROGRAMS, Mpi, Result, compile_program, on_mpis, run
 
 RANKS = (1, 2, 3, 4, 5, 8)
 
@@ -144,7 +144,7 @@ def test_four_threads(mpi: Mpi, ranks: int, expression: str | None) -> None:
     # On the board from a few bytes, beside their sequence number, to several windows.
     largest = "200000" if expression == "arrival_tree" else "5000"
     arguments = ("--rounds", rounds, "--largest", largest)
-    result = check(mpi, ranks, expression, "threads.c", *arguments, environment=for_threads(mpi))
+    result = check(mpi, ranks, expression, "threads.c", *arguments)
     assert result.report.native == 0 or ranks == 1, str(result)
 
 

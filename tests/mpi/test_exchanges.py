@@ -11,7 +11,6 @@ from harness import (
     PROGRAMS,
     Mpi,
     compile_program,
-    for_threads,
     on_mpis,
     only_deep_on,
     run,
@@ -125,7 +124,7 @@ def test_long_calls(mpi: Mpi, how: str) -> None:
 def test_threads_call_at_once(mpi: Mpi, how: str) -> None:
     """Three threads of each rank make calls, each on communicators of its own, of which two have one rank."""
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
-    settings = OURS.get(mpi.name, {}) | HOW[how] | for_threads(mpi)
+    settings = OURS.get(mpi.name, {}) | HOW[how]
     result = run(mpi, 3, [program, *FEW_CALLS, "alike", "threads"], environment=settings, timeout=120)
     found = hashes(result.succeeded().stdout)
     assert len(found) == 3, str(result)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,10 @@ class RecordFile {
   RecordFile& operator=(const RecordFile&) = delete;
   // Opens the file for appending, and locks it until this process ends. Throws std::runtime_error.
   void open(const std::string& path);
-  // Writes one line. Does nothing if the file was never opened, as on ranks other than 0.
-  void write(const Record& record);
+  // Writes a line for each record. A process that is killed leaves all of them or none. Does nothing if the
+  // file was never opened, as on ranks other than 0.
+  void write(std::span<const Record> records);
+  void write(const Record& record) { write(std::span(&record, 1)); }
 
  private:
   std::FILE* file_ = nullptr;

@@ -2,6 +2,7 @@
 #include "mpi/bench/size_bench.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "mpi/bench/statistics.hpp"
 
@@ -76,6 +77,7 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
 
   const bool on_time = enough_on_time_samples(measurements);
   const bool only = use_only_on_time(measurements);
+  std::vector<Record> records;
   for (std::size_t a = 0; a < usable_algorithms_.size(); ++a) {
     const Measurement& m = measurements[a];
     const Measurement* const waiting =
@@ -94,9 +96,10 @@ void SizeBench::measure_all(const CellRequest& request, const Arrival& arrival, 
     if (waiting != nullptr)
       record.add("computing_us", computing_us).add("waiting_delays_us", last_delays_us(*waiting, only));
     add_wrong(record, wrong);
-    job_.records.write(record);
+    records.push_back(std::move(record));
   }
-  write_unusable(request);
+  add_unusable(records, request);
+  job_.records.write(records);
 }
 
 void SizeBench::begin(const char* what, const std::string& pattern, const std::string& algorithm) {
@@ -160,13 +163,13 @@ bool SizeBench::use_only_on_time(const std::vector<Measurement>& measurements) c
   return !job_.yield && enough_on_time_samples(measurements);
 }
 
-void SizeBench::write_unusable(const CellRequest& request) {
+void SizeBench::add_unusable(std::vector<Record>& records, const CellRequest& request) const {
   for (const CheckedAlgorithm& checked : checked_) {
     if (checked.usable) continue;
     Record record = result_record(request, checked.algorithm);
     record.add("status", checked.wrong.rank < 0 ? "not served" : "wrong");
     add_wrong(record, checked.wrong);
-    job_.records.write(record);
+    records.push_back(std::move(record));
   }
 }
 

@@ -45,7 +45,7 @@ class SizeBench {
   [[nodiscard]] Nanoseconds time_share_ns(std::size_t cells_left) const;
   [[nodiscard]] bool use_only_on_time(const std::vector<Measurement>& measurements) const;
   [[nodiscard]] Collective collective() const { return buffers_.runner().collective; }
-  void write_unusable(const CellRequest& request);
+  void add_unusable(std::vector<Record>& records, const CellRequest& request) const;
 
   Job& job_;
   const Options& options_;

@@ -33,8 +33,16 @@ MpiSetUp::~MpiSetUp() {
   });
 }
 
+template <class Blocking, class Nonblocking, class... Arguments>
+void MpiSetUp::call(const Blocking& blocking, const Nonblocking& nonblocking, Arguments... arguments) const {
+  if (host_.mpi != HostMpi::intel) return require(blocking(arguments...));
+  MPI_Request request;
+  require(nonblocking(arguments..., &request));
+  require(host_.Wait(&request, MPI_STATUS_IGNORE));
+}
+
 void MpiSetUp::broadcast_bytes(void* value, std::size_t bytes, int from) {
-  require(host_.Bcast(value, static_cast<int>(bytes), MPI_BYTE, from, communicator_));
+  call(host_.Bcast, host_.Ibcast, value, static_cast<int>(bytes), MPI_BYTE, from, communicator_);
 }
 
 // A rank without offbeat is inside the program's MPI_Allreduce. An allreduce here would match its messages,
@@ -42,16 +50,16 @@ void MpiSetUp::broadcast_bytes(void* value, std::size_t bytes, int from) {
 template <class Value>
 Value MpiSetUp::reduce(Value mine, MPI_Datatype type, MPI_Op op) {
   Value result{};
-  require(host_.Reduce(&mine, &result, 1, type, op, 0, communicator_));
-  require(host_.Bcast(&result, 1, type, 0, communicator_));
+  call(host_.Reduce, host_.Ireduce, &mine, &result, 1, type, op, 0, communicator_);
+  call(host_.Bcast, host_.Ibcast, &result, 1, type, 0, communicator_);
   return result;
 }
 
 void MpiSetUp::combine(std::span<std::uint64_t> values, MPI_Op op) {
   const int count = static_cast<int>(values.size());
   const void* const mine = rank == 0 ? MPI_IN_PLACE : values.data();
-  require(host_.Reduce(mine, values.data(), count, MPI_UINT64_T, op, 0, communicator_));
-  require(host_.Bcast(values.data(), count, MPI_UINT64_T, 0, communicator_));
+  call(host_.Reduce, host_.Ireduce, mine, values.data(), count, MPI_UINT64_T, op, 0, communicator_);
+  call(host_.Bcast, host_.Ibcast, values.data(), count, MPI_UINT64_T, 0, communicator_);
 }
 
 std::uint64_t MpiSetUp::unanimous(std::uint64_t mine) { return reduce(mine, MPI_UINT64_T, MPI_BAND); }
@@ -60,14 +68,14 @@ int MpiSetUp::least(int mine) { return reduce(mine, MPI_INT, MPI_MIN); }
 
 void MpiSetUp::gather_bytes(const void* mine, std::size_t bytes, void* all) {
   const int count = static_cast<int>(bytes);
-  require(host_.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_));
+  call(host_.Allgather, host_.Iallgather, mine, count, MPI_BYTE, all, count, MPI_BYTE, communicator_);
 }
 
 void MpiSetUp::gather_lists(const void* mine, std::span<const int> counts, std::span<const int> begins,
                             void* all) {
   const int count = counts[static_cast<std::size_t>(rank)];
-  require(
-      host_.Allgatherv(mine, count, MPI_BYTE, all, counts.data(), begins.data(), MPI_BYTE, communicator_));
+  call(host_.Allgatherv, host_.Iallgatherv, mine, count, MPI_BYTE, all, counts.data(), begins.data(),
+       MPI_BYTE, communicator_);
 }
 
 void MpiSetUp::require(int code) const {

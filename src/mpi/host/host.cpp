@@ -118,6 +118,12 @@ bool Host::has_version_text_prefix(std::string_view name) const {
   return version && version(text, &length) == MPI_SUCCESS && std::string_view(text).starts_with(name);
 }
 
+HostMpi Host::mpi_by_version_text() const {
+  if (has_version_text_prefix("Open MPI")) return HostMpi::open_mpi;
+  if (has_version_text_prefix("Intel(R) MPI")) return HostMpi::intel;
+  return has_version_text_prefix("MPICH") ? HostMpi::mpich : HostMpi::other;
+}
+
 void* Host::find_profiled(const char* name) const {
   if (name[0] == 'P') return find(name);
   std::array<char, 64> profiled{'P'};  // not a std::string, because nothing here may throw

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "mpi/host/abi.hpp"
 #include "mpi/host/collective_functions.hpp"
+#include "selection/host_mpi.hpp"
 
 namespace offbeat {
 
@@ -127,11 +128,14 @@ class Host {
   };
 
  private:
+  [[nodiscard]] HostMpi mpi_by_version_text() const;
+
   void* library_;  // stands before the functions, whose look-up needs it
   bool* yields_when_idle_ =
       static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: the host never yields
 
  public:
+  const HostMpi mpi = mpi_by_version_text();
   // `collectives` takes the program's calls. The functions below it are for offbeat's own calls.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};
@@ -177,10 +181,14 @@ class Host {
   HostFunction<decltype(PMPI_Group_size)> Group_size{find("PMPI_Group_size")};
   HostFunction<decltype(PMPI_Group_translate_ranks)> Group_translate_ranks{
       find("PMPI_Group_translate_ranks")};
+  HostFunction<decltype(PMPI_Iallgather)> Iallgather{find("PMPI_Iallgather")};
+  HostFunction<decltype(PMPI_Iallgatherv)> Iallgatherv{find("PMPI_Iallgatherv")};
   HostFunction<decltype(PMPI_Ibarrier)> Ibarrier{find("PMPI_Ibarrier")};
+  HostFunction<decltype(PMPI_Ibcast)> Ibcast{find("PMPI_Ibcast")};
   HostFunction<decltype(PMPI_Initialized)> Initialized{find("PMPI_Initialized")};
   HostFunction<decltype(PMPI_Iprobe)> Iprobe{find("PMPI_Iprobe")};
   HostFunction<decltype(PMPI_Irecv)> Irecv{find("PMPI_Irecv")};
+  HostFunction<decltype(PMPI_Ireduce)> Ireduce{find("PMPI_Ireduce")};
   HostFunction<decltype(PMPI_Isend)> Isend{find("PMPI_Isend")};
   HostFunction<decltype(PMPI_Issend)> Issend{find("PMPI_Issend")};
   HostFunction<decltype(PMPI_Op_commutative)> Op_commutative{find("PMPI_Op_commutative")};

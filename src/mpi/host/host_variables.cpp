@@ -61,15 +61,15 @@ std::string version_of(const Host& host) {
 
 }  // namespace
 
-void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& selection) {
+void HostVariables::prepare(const Host& host, const Selection& selection) {
   int is_initialized = 0;
   if (!selection.names_host_algorithms() || host.Initialized(&is_initialized) != MPI_SUCCESS ||
       is_initialized != 0)
     return;
-  if (kind == HostMpi::open_mpi && reads_switch_at_start(host)) setenv(open_mpi_switch, "1", 0);
-  if (kind != HostMpi::intel) return;
+  if (host.mpi == HostMpi::open_mpi && reads_switch_at_start(host)) setenv(open_mpi_switch, "1", 0);
+  if (host.mpi != HostMpi::intel) return;
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != kind || !each.may_be_named) continue;
+    if (each.host != host.mpi || !each.may_be_named) continue;
     const UserChoice* choice = selection.choice(each.collective);
     if (choice == nullptr || choice->expression->host_algorithm() != each.name) continue;
     const Expression& chosen = *choice->expression;
@@ -82,14 +82,14 @@ void HostVariables::prepare(const Host& host, HostMpi kind, const Selection& sel
   }
 }
 
-HostVariables::HostVariables(const Host& host, HostMpi kind)
+HostVariables::HostVariables(const Host& host)
     : host_(host),
       write_(host.find("PMPI_T_cvar_write")),
       read_(host.find("PMPI_T_cvar_read")),
-      named_algorithms_(named_algorithms_of_any_version(kind)) {
+      named_algorithms_(named_algorithms_of_any_version(host.mpi)) {
   named_algorithms_.algorithms.clear();
   named_algorithms_.host = version_of(host);
-  if (kind == HostMpi::intel) {
+  if (host.mpi == HostMpi::intel) {
     find_intel();
     return;
   }
@@ -108,8 +108,8 @@ HostVariables::HostVariables(const Host& host, HostMpi kind)
     return;
   }
   previous_value_.reserve(2 * collectives.size());
-  if (kind == HostMpi::open_mpi) find_open_mpi();
-  if (kind == HostMpi::mpich) find_mpich();
+  if (host.mpi == HostMpi::open_mpi) find_open_mpi();
+  if (host.mpi == HostMpi::mpich) find_mpich();
   if (named_algorithms_.algorithms.empty() && named_algorithms_.reason_for_none.empty())
     named_algorithms_.reason_for_none = "it does not let offbeat choose";
 }

@@ -28,11 +28,11 @@ class HostVariables {
  public:
   // Prepares the environment in which MPI starts, for the names that settings and rules contain. Call it
   // before MPI_Init, once these are known.
-  static void prepare(const Host& host, HostMpi kind, const Selection& selection);
+  static void prepare(const Host& host, const Selection& selection);
 
   // MPI must be running. It must not be asked earlier, because MPI_T_init_thread freezes the parameters that
   // the program may still want to set.
-  HostVariables(const Host& host, HostMpi kind);
+  explicit HostVariables(const Host& host);
   HostVariables(const HostVariables&) = delete;
   HostVariables& operator=(const HostVariables&) = delete;
 

@@ -65,7 +65,7 @@ Runtime::Runtime() : settings(Settings::from_environment()) {
   selection.set_initial_choice(settings);
   selection.set_host_algorithms_function(
       []() -> const NamedHostAlgorithms& { return runtime().host_variables().offer(); });
-  HostVariables::prepare(host, host_mpi, selection);
+  HostVariables::prepare(host, selection);
 }
 
 HostVariables& Runtime::host_variables() {
@@ -75,7 +75,7 @@ HostVariables& Runtime::host_variables() {
   const std::lock_guard lock(mutex);
   known = host_variables_.load(std::memory_order_relaxed);
   if (known == nullptr) {
-    known = new HostVariables(host, host_mpi);
+    known = new HostVariables(host);
     host_variables_.store(known, std::memory_order_release);
   }
   return *known;

@@ -110,11 +110,7 @@ class Runtime {
   const std::uint64_t settings_hash = settings.agreement();
   const ProfilerFunctions profilers;
   const HostProgress progress{host, settings.progress_cpus};
-  const HostMpi host_mpi = host.has_version_text_prefix("Open MPI")       ? HostMpi::open_mpi
-                           : host.has_version_text_prefix("Intel(R) MPI") ? HostMpi::intel
-                           : host.has_version_text_prefix("MPICH")        ? HostMpi::mpich
-                                                                          : HostMpi::other;
-  Selection selection{host_mpi, settings.window_bytes, settings.adapt};
+  Selection selection{host.mpi, settings.window_bytes, settings.adapt};
   // The identity of the build. It is equal on all ranks that may share a board.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
