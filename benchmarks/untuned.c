@@ -9,6 +9,9 @@
  * a call is the time inside MPI, averaged over the ranks: for a non-blocking call, in its begin and its wait.
  * Rank 0 prints the mean of the middle half of the calls, so a few calls with a lost core do not count.
  *
+ * Before each call each rank writes what it sends, as a program does. If it did not, an MPI that copies
+ * between processes would find the data of the last call in its cache.
+ *
  * In the pattern "random" each rank computes before each call for a random time up to longest_delay(), so the
  * ranks are as late without offbeat as with it. A barrier follows every tenth call, as programs have one now
  * and then. */
@@ -95,6 +98,18 @@ static int ascending(const void* one, const void* other) {
 // Returns roughly how long a collective of this length takes.
 static double longest_delay(int bytes) { return 1e-6 + bytes / 4e9; }
 
+// Returns how many bytes a rank sends at most: a block, or one for each rank.
+static size_t bytes_sent(const char* name, int bytes) {
+  const int sends_blocks =
+      !strncmp(name, "alltoall", 8) || !strncmp(name, "reduce_scatter", 14) || !strcmp(name, "scatter");
+  return sends_blocks ? (size_t)ranks * (size_t)bytes : (size_t)bytes;
+}
+
+static void write_data(const char* name, size_t bytes, int number) {
+  double* const data = (double*)(!strcmp(name, "bcast") && rank == 0 ? to : from);
+  for (size_t k = 0; k < bytes / sizeof *data; ++k) data[k] = number + (double)k;
+}
+
 static double mean_of_middle_half(double* times, int count) {
   const int begin = count / 4, end = count - begin;
   double sum = 0;
@@ -116,8 +131,10 @@ static void measure(const char* name, int bytes, int nonblocking, int is_random,
   int count = calls;
   while (count < most_calls * calls && 2 * count * first <= short_cell) count *= 2;
   double* const times = malloc((size_t)count * sizeof *times);
+  const size_t sent = bytes_sent(name, bytes);
   for (int k = 0; k < warm_up + count; ++k) {
     if (k % 10 == 0) MPI_Barrier(all);
+    write_data(name, sent, k);
     if (is_random) compute(longest_delay(bytes) * (rand_r(&state) % 1000) / 1000);
     const double time = call(name, bytes, nonblocking);
     if (k >= warm_up) times[k - warm_up] = time;

@@ -189,7 +189,8 @@ def export(
         export_run.write(folder, made.files)
     if as_json:
         files = [str(folder / name) for name in made.files]
-        print_json({"mpi": vendor, "files": files, "settings": list(made.settings), "notes": made.notes})
+        document = {"mpi": vendor, "files": files, "settings": list(made.settings), "notes": made.notes}
+        print_json({**document, "algorithms": [asdict(each) for each in made.seen]})
         raise typer.Exit(0 if made.files else ANSWER_NO)
     for note in made.notes:
         print(note)
