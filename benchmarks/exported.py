@@ -6,9 +6,9 @@
 
 For each collective this measures the MPI's default and all of its own algorithms with `offbeat bench` under
 balanced arrival, and exports the best. Then untuned.c, a plain loop over collectives, runs on the MPI alone,
-with and without the exported settings in turn. For each exported cell a line has the default's time divided
-by that of the named algorithm, as the benchmark found it and as each pass of the loop did. The exit code is 1
-if a cell is slower with the export in every pass.
+with and without the exported settings in turn. For each exported cell it prints the default's time divided by
+the algorithm's, in the benchmark and in each pass of the loop. The exit code is 1 if a cell's ratio is below
+0.95 in every pass.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from offbeat.bench import results  # noqa: E402
 from offbeat.bench.plan import NATIVE  # noqa: E402
 from offbeat.mpi import discovery, host_algorithms  # noqa: E402
 
-TO = {"openmpi": "openmpi", "mpich": "mpich", "impi": "intel"}
+EXPORT_NAMES = {"openmpi": "openmpi", "mpich": "mpich", "impi": "intel"}
 SLOWER = 0.95
 Cell = tuple[str, int]  # the collective, bytes
 
@@ -50,10 +50,9 @@ def bench(mpi: harness.Mpi, collective: str, arguments: argparse.Namespace, file
 
 
 def export(mpi: harness.Mpi, file: Path, folder: Path) -> tuple[dict[str, str], dict[Cell, str]]:
-    """The variables that the export sets, and what it names."""
-    command = ["rules", "export", str(file), "--to", TO[mpi.name], "--objective", "balanced"]
-    said = offbeat(mpi, *command, "-o", str(folder), "--json", may_say_no=True)
-    document = json.loads(said)
+    """Returns the variables that the export sets, and the algorithm of each cell."""
+    command = ["rules", "export", str(file), "--to", EXPORT_NAMES[mpi.name], "--objective", "balanced"]
+    document = json.loads(offbeat(mpi, *command, "-o", str(folder), "--json", may_find_nothing=True))
     print(*(f"  {note}" for note in document["notes"]), sep="\n", end="\n" if document["notes"] else "")
     named = {(each["collective"], each["size_bytes"]): each["name"] for each in document["algorithms"]}
     if not named:
@@ -65,14 +64,14 @@ def export(mpi: harness.Mpi, file: Path, folder: Path) -> tuple[dict[str, str], 
     return {name: value for name, value in lines if name not in ("PWD", "_", "SHLVL", "OLDPWD")}, named
 
 
-def offbeat(mpi: harness.Mpi, *command: str, may_say_no: bool = False) -> str:
+def offbeat(mpi: harness.Mpi, *command: str, may_find_nothing: bool = False) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "offbeat", *command],
         env=harness.clean_environment(mpi),
         stdout=subprocess.PIPE,
         text=True,
     )
-    if done.returncode != 0 and not (may_say_no and done.returncode == 1):
+    if done.returncode != 0 and not (may_find_nothing and done.returncode == 1):
         sys.exit(f"offbeat {' '.join(command)}: exit code {done.returncode}")
     return done.stdout
 
@@ -80,7 +79,7 @@ def offbeat(mpi: harness.Mpi, *command: str, may_say_no: bool = False) -> str:
 def measure(
     mpi: harness.Mpi, cells: Sequence[Cell], settings: dict[str, str], arguments: argparse.Namespace
 ) -> dict[Cell, float]:
-    """The times of the MPI alone in a plain loop."""
+    """Returns the times of the MPI alone in a plain loop."""
     program = harness.compile_program(mpi, ROOT / "benchmarks" / "untuned.c", "-O2")
     sizes = ",".join(str(size) for _, size in cells)
     command = [program, cells[0][0], sizes, str(arguments.warm_up), str(arguments.calls)]
@@ -96,7 +95,7 @@ def measure(
 def one_pass(
     mpi: harness.Mpi, cells: Sequence[Cell], settings: dict[str, str], arguments: argparse.Namespace
 ) -> dict[Cell, float]:
-    """The default's time divided by that with the export, for each cell."""
+    """Returns the default's time divided by that with the export, for each cell."""
     default: dict[Cell, list[float]] = defaultdict(list)
     exported: dict[Cell, list[float]] = defaultdict(list)
     for _ in range(arguments.turns):
@@ -107,7 +106,7 @@ def one_pass(
 
 
 def predicted(file: Path, cell: Cell, name: str) -> float:
-    """The default's median divided by that of an algorithm, as the benchmark measured them."""
+    """Returns the default's median divided by that of an algorithm, as the benchmark measured them."""
     medians = {
         result.algorithm: result.last_delay.median
         for result in results.read(file).results

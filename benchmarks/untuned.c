@@ -9,8 +9,8 @@
  * a call is the time inside MPI, averaged over the ranks: for a non-blocking call, in its begin and its wait.
  * Rank 0 prints the mean of the middle half of the calls, so a few calls with a lost core do not count.
  *
- * Before each call each rank writes what it sends, as a program does. If it did not, an MPI that copies
- * between processes would find the data of the last call in its cache.
+ * Before each call every rank writes as many bytes as the rank that sends most, so that all come together.
+ * Otherwise an MPI that copies between processes would find the data of the last call in its cache.
  *
  * In the pattern "random" each rank computes before each call for a random time up to longest_delay(), so the
  * ranks are as late without offbeat as with it. A barrier follows every tenth call, as programs have one now

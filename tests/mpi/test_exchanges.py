@@ -52,7 +52,8 @@ HOW = {  # settings
     "in many rounds": FIRST | {"OFFBEAT_BOARD_KIB": "8"},
     "by messages": {f"OFFBEAT_{name}": expression for name, expression in LONG.items()},
     "by other messages": {f"OFFBEAT_{name}": expression for name, expression in SHORT.items()},
-    "by the host in segments": {
+    "by the host in segments": FIRST
+    | {
         "OFFBEAT_ALLREDUCE": "pipeline(3, native)",
         "OFFBEAT_BCAST": "pipeline(1KiB, native)",
         "OFFBEAT_REDUCE": "pipeline(4, native)",
@@ -200,9 +201,9 @@ def test_messages_that_are_cut(mpi: Mpi, how: str) -> None:
 
 @INSIDE_OFFBEAT
 @pytest.mark.in_turn(4, "how", "mpi")
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", [how for how in HOW if how != "measuring alternatives"])
 def test_ranks_may_have_different_types(mpi: Mpi, how: str) -> None:
-    """The program checks what it gets; some hosts do not get as far."""
+    """The program checks what it gets. Hosts fail it: the ialltoallv of Open MPI 5.0.11 gives wrong data."""
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
     command = [program, *CALLS, "different", forms(mpi, how)]
     environment = OURS.get(mpi.name, {}) | HOW[how]

@@ -263,6 +263,7 @@ TEST(Trial, CallsWithoutATimeDoNotCount) {
     if (none.is_due()) none.decide();
   }
   EXPECT_EQ(none.pinned(), 0U);
+  EXPECT_EQ(none.calls_measured(), 4U) << "without any time the first one is pinned at once";
 }
 
 }  // namespace

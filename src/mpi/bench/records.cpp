@@ -89,7 +89,7 @@ Record& Record::add(std::string_view name, const std::vector<std::string>& texts
 void RecordFile::open(const std::string& path) {
   file_ = std::fopen(path.c_str(), "a");
   if (file_ == nullptr) throw std::runtime_error("cannot write " + path);
-  std::setvbuf(file_, nullptr, _IONBF, 0);  // so that write() is one call of the kernel
+  std::setvbuf(file_, nullptr, _IONBF, 0);  // so that write() makes one call of the kernel
   // The lock tells `offbeat bench --resume` that ranks of a killed run may still be writing.
   flock(fileno(file_), LOCK_EX | LOCK_NB);
 }

@@ -40,8 +40,8 @@ class RecordFile {
   RecordFile& operator=(const RecordFile&) = delete;
   // Opens the file for appending, and locks it until this process ends. Throws std::runtime_error.
   void open(const std::string& path);
-  // Writes a line for each record. A process that is killed leaves all of them or none. Does nothing if the
-  // file was never opened, as on ranks other than 0.
+  // Writes a line for each record, in one call of the kernel: a process that is killed hardly ever leaves a
+  // part of them. Does nothing if the file was never opened, as on ranks other than 0.
   void write(std::span<const Record> records);
   void write(const Record& record) { write(std::span(&record, 1)); }
 

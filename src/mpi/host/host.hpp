@@ -135,7 +135,7 @@ class Host {
       static_cast<bool*>(find("opal_progress_yield_when_idle"));  // null: the host never yields
 
  public:
-  const HostMpi mpi = mpi_by_version_text();
+  const HostMpi mpi = mpi_by_version_text();  // which MPI this is
   // `collectives` takes the program's calls. The functions below it are for offbeat's own calls.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};

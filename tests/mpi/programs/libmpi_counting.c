@@ -54,6 +54,28 @@ int PMPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm
   return next(data, count, type, root, communicator);
 }
 
+int PMPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm communicator, MPI_Request *request) {
+  ++counted.other_collectives;
+  int (*next)(void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *) = behind("PMPI_Ibcast");
+  return next(data, count, type, root, communicator, request);
+}
+
+int PMPI_Ireduce(const void *input, void *output, int count, MPI_Datatype type, MPI_Op op, int root,
+                 MPI_Comm communicator, MPI_Request *request) {
+  ++counted.other_collectives;
+  int (*next)(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Request *);
+  next = behind("PMPI_Ireduce");
+  return next(input, output, count, type, op, root, communicator, request);
+}
+
+int PMPI_Iallgather(const void *input, int count, MPI_Datatype type, void *output, int output_count,
+                    MPI_Datatype output_type, MPI_Comm communicator, MPI_Request *request) {
+  ++counted.other_collectives;
+  int (*next)(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm, MPI_Request *);
+  next = behind("PMPI_Iallgather");
+  return next(input, count, type, output, output_count, output_type, communicator, request);
+}
+
 int PMPI_Barrier(MPI_Comm communicator) {
   ++counted.other_collectives;
   int (*next)(MPI_Comm) = behind("PMPI_Barrier");
