@@ -156,13 +156,9 @@ bool Trial::decide() {
   slots_combined_ = slots_so_far();
   estimate_all();
   if (look != nullptr) drop_by(*look);
-  // In a sparse alltoallv no rank may have a time. More calls would not tell either.
-  const bool is_any_known = std::ranges::any_of(known_, [](std::size_t times) { return times > 0; });
-  if (!is_any_known) {
-    pin();
-    return true;
-  }
-  if (samples_so_far_ < all_samples_ && alive_.size() > 1) {
+  // In a sparse alltoallv no rank may have a time, and more calls would bring none.
+  const bool has_times = std::ranges::any_of(known_, [](std::uint64_t times) { return times > 0; });
+  if (has_times && samples_so_far_ < all_samples_ && alive_.size() > 1) {
     begin_round();
     return false;
   }
