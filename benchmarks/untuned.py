@@ -71,9 +71,10 @@ def main() -> None:
         mpi = harness.MPIS[name]
         program = harness.compile_program(mpi, ROOT / "benchmarks" / "untuned.c", "-O2")
         ratios = defaultdict(list)
-        for _ in range(arguments.passes):
+        for number in range(arguments.passes):
             times: dict[tuple[Cell, bool], list[float]] = defaultdict(list)
-            for _ in range(arguments.turns):
+            for turn in range(arguments.turns):
+                print(f"{name}: pass {number + 1}, turn {turn + 1}", file=sys.stderr, flush=True)
                 for is_preloaded in (False, True):
                     preload = arguments.libraries / f"liboffbeat-{mpi.family}.so" if is_preloaded else False
                     for cell, time in measure(mpi, program, preload, arguments).items():

@@ -399,8 +399,11 @@ def test_a_rank_killed_at_a_random_moment_leaves_nothing(mpi: Mpi, killing: Kill
 
 def test_a_rank_killed_in_any_collective_leaves_nothing(mpi: Mpi, killing: Killing) -> None:
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    # Open MPI's own ialltoallv may end without an error, but with wrong data, when another rank dies.
+    settings = {"OFFBEAT_ADAPT": "off"}
     for kill in range(killing.kills):
-        killing.run([program, str(killing.seed + kill), "100000000", "30000", "alike", "any"])
+        calls = (str(killing.seed + kill), "100000000", "30000")
+        killing.run([program, *calls, "alike", "any"], environment=settings)
 
 
 def test_a_rank_killed_with_operations_under_way_leaves_nothing(mpi: Mpi, killing: Killing) -> None:

@@ -86,7 +86,7 @@ def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
     program = compile_program(mpi, PROGRAMS / "out_of_requests.c", libraries=("-ldl",))
     preload = Path(f"{library(mpi.family)}:{faulty}")
     result = run(mpi, 2, [program, str(rank)], preload=preload, timeout=120).succeeded()
-    assert number("refused", result) > 5, str(result)
+    assert number("refused", result) >= 5, str(result)
 
 
 @on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich", "impi"))

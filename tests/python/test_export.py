@@ -452,7 +452,10 @@ def test_an_export(offbeat: Offbeat, host: FakeMpi, tmp_path: Path, kind: str, s
     assert (again.returncode, again.stderr) == (
         2, f"offbeat: {out} is not empty; add --force to overwrite the files of an earlier export\n",
     )  # fmt: skip
-    assert offbeat("rules", "export", path, "--to", "openmpi", "-o", out, "--force").returncode == 0
+    done = offbeat("rules", "export", path, "--to", "openmpi", "-o", out, "--force", "--json")
+    (algorithm,) = json.loads(done.stdout)["algorithms"]
+    assert (algorithm["ranks"], algorithm["collective"], algorithm["size_bytes"]) == (2, "allreduce", 64)
+    assert (algorithm["name"], algorithm["default_us"], algorithm["exported_us"]) == ("ring", 10.0, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean, median
 
 from offbeat.bench import arrival_patterns
@@ -29,9 +30,11 @@ from offbeat.units import format_size
 
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
-_MAY_BE_SLOWER = 1.1  # how far the more robust of two may be behind if no rank is late
-_MOST_SIMULATED = 4
-_MANY_RANKS = 8192  # with more, simulating the work on the nodes takes long
+_MANY_RANKS = 8192  # with more, a simulation takes seconds
+# How far an algorithm may be behind the best one if no rank is late, to be simulated under all patterns, and
+# how many algorithms are; then the same for many ranks.
+_MAY_BE_SLOWER, _MOST_SIMULATED = 1.1, 4
+_MAY_BE_SLOWER_THEN, _MOST_SIMULATED_THEN = 1.05, 2
 _MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # simulated then; flat ones ignore nodes
 
 
@@ -74,7 +77,6 @@ class Standing:
 
     of_host: float  # its last delay divided by the host's: the geometric mean of all
     worst: float  # the greatest mean over patterns on one machine and number of nodes
-    worst_balanced: float
 
 
 @dataclass
@@ -83,15 +85,14 @@ class Answer:
 
     question: Question
     scores: dict[str, float] = field(default_factory=dict)  # of the algorithms that were simulated to the end
-    standings: dict[str, dict[str, Standing]] = field(default_factory=dict)  # by host, then by algorithm
+    # By host, then by algorithm. Without the algorithms that the host beats somewhere if no rank is late.
+    standings: dict[str, dict[str, Standing]] = field(default_factory=dict)
     simulations: int = 0
 
     def better(self, host: str, margin: float) -> list[str]:
         """The algorithms that beat a host everywhere, best first."""
         found = [
-            name
-            for name, standing in self.standings.get(host, {}).items()
-            if standing.worst <= 1 - margin and standing.worst_balanced <= 1
+            name for name, standing in self.standings.get(host, {}).items() if standing.worst <= 1 - margin
         ]
         return sorted(found, key=lambda name: self.scores[name])
 
@@ -117,30 +118,27 @@ class _Trial:
     def __init__(self, terms: Terms, question: Question, machine: Machine, shape: Shape) -> None:
         self._terms, self._question = terms, question
         self.place = Place(machine, shape)
-        self._us: dict[tuple[str, str], float] = {}  # by algorithm and pattern
+        self._us: dict[tuple[Phases, str], float] = {}  # by algorithm and pattern
         self.simulations = 0
         balanced = [self.host_us(host, BALANCED) for host in terms.hosts]
         self._skew_us = terms.skew * fmean(balanced) if balanced else 0.0
 
     def us(self, algorithm: str, pattern: str) -> float:
-        key = algorithm, pattern
-        if key not in self._us:
-            phases = (Phase("all", self._question.collective, algorithm),)
-            self._us[key] = self._simulate(phases, pattern)
-        return self._us[key]
+        """The last delay of an algorithm of offbeat's."""
+        return self._phases_us((Phase("all", self._question.collective, algorithm),), pattern)
 
     def host_us(self, host: str, pattern: str) -> float:
         """The last delay of a host: that of its fastest alternative."""
         alternatives = hosts.default_algorithm(
             host, self._question.collective, self.place.shape, self._question.size_bytes
         )
-        times = []
-        for phases in alternatives:
-            key = " then ".join(map(str, phases)), pattern
-            if key not in self._us:
-                self._us[key] = self._simulate(phases, pattern)
-            times.append(self._us[key])
-        return min(times, default=math.inf)
+        return min((self._phases_us(phases, pattern) for phases in alternatives), default=math.inf)
+
+    def _phases_us(self, phases: Phases, pattern: str) -> float:
+        key = phases, pattern
+        if key not in self._us:
+            self._us[key] = self._simulate(phases, pattern)
+        return self._us[key]
 
     def _simulate(self, phases: Phases, pattern: str) -> float:
         ranks = self.place.shape.ranks
@@ -168,12 +166,16 @@ def answer(terms: Terms, question: Question) -> Answer:
     balanced = _balanced(terms, question, trials)
     names = sorted(balanced, key=lambda name: _mean_log(balanced[name]))
     if names:
-        limit = _mean_log(balanced[names[0]]) + math.log(_MAY_BE_SLOWER)
-        most = 2 if _has_many_ranks(trials) else _MOST_SIMULATED
+        may_be_slower, most = (
+            (_MAY_BE_SLOWER_THEN, _MOST_SIMULATED_THEN)
+            if _has_many_ranks(trials)
+            else (_MAY_BE_SLOWER, _MOST_SIMULATED)
+        )
+        limit = _mean_log(balanced[names[0]]) + math.log(may_be_slower)
         names = [name for name in names if _mean_log(balanced[name]) <= limit][:most]
-    for name in names:
-        for host in terms.hosts:
-            found.standings.setdefault(host, {})[name] = _standing(terms, trials, name, host)
+    for host in terms.hosts:
+        standings = {name: _standing(terms, trials, name, host) for name in names}
+        found.standings[host] = {name: each for name, each in standings.items() if each is not None}
     for name in names:
         found.scores[name] = fmean(
             trial.us(name, pattern) / min(trial.us(other, pattern) for other in names)
@@ -225,14 +227,16 @@ def _mean_log(times: Sequence[float]) -> float:
     return fmean(map(math.log, times))
 
 
-def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> Standing:
+def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> Standing | None:
+    """How an algorithm compares with a host, or None if the host beats it somewhere if no rank is late."""
+    if any(trial.us(name, BALANCED) > trial.host_us(host, BALANCED) for trial in trials):
+        return None
     ratios = [
         [trial.us(name, pattern) / trial.host_us(host, pattern) for pattern in terms.patterns]
         for trial in trials
     ]
-    balanced = [trial.us(name, BALANCED) / trial.host_us(host, BALANCED) for trial in trials]
     logs = [math.log(max(ratio, 1e-9)) for row in ratios for ratio in row]
-    return Standing(math.exp(fmean(logs)), max(fmean(row) for row in ratios), max(balanced))
+    return Standing(math.exp(fmean(logs)), max(fmean(row) for row in ratios))
 
 
 def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list[tuple[str, list[float]]]:
@@ -260,6 +264,22 @@ def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list
     return [*ordered, *((name, []) for name, count in unknown.items() if count == len(trials))]
 
 
+def _longest_first(questions: Sequence[Question]) -> list[Question]:
+    """Sort so that no core is left with a long simulation at the end.
+
+    Most ranks take longest. With many ranks, long vectors take long, and so do the shortest ones, for which
+    all ranks of a node send: the sizes are taken from both ends in turn.
+    """
+    by_ranks: dict[int, list[Question]] = {}
+    for question in sorted(questions, key=lambda q: -q.size_bytes):
+        by_ranks.setdefault(max(question.simulated_nodes) * question.ppn, []).append(question)
+    found = []
+    for _, some in sorted(by_ranks.items(), reverse=True):
+        ends = zip(some, reversed(some), strict=True)
+        found += list(dict.fromkeys(chain.from_iterable(ends)))
+    return found
+
+
 def answers(
     terms: Terms, questions: Sequence[Question], on_progress: Callable[[Answer, int], None], workers: int = 0
 ) -> list[Answer]:
@@ -273,8 +293,7 @@ def answers(
     else:
         with ProcessPoolExecutor(count) as pool:
             try:
-                # The longest ones first, so that no core is left with one at the end.
-                order = sorted(questions, key=lambda q: -q.size_bytes * max(q.simulated_nodes) * q.ppn)
+                order = _longest_first(questions)
                 for done in as_completed([pool.submit(answer, terms, question) for question in order]):
                     result = done.result()
                     found[result.question] = result

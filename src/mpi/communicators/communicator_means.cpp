@@ -158,7 +158,7 @@ void CommunicatorMeans::put_new_means_into_use() {
     // no notice of failures on other nodes.
     const bool is_made = run_unless_out_of_memory([&] {
       auto made = std::make_unique<MpiBoardClient>(process_.host, process_.fault_tolerance(),
-                                                   process_.own_communicator(), team().locality());
+                                                   process_.own_communicator().handle, team().locality());
       client = made.get();
       node_board().serve(std::move(made));
     });

@@ -14,8 +14,8 @@
 namespace offbeat {
 
 // Every step that may fail on one rank alone is followed by a vote.
-bool HostGrids::make(MpiSetUp& set_up, HostVariables* variables, MPI_Comm own, const Plans& plans,
-                     bool& names_hold) {
+bool HostGrids::make(MpiSetUp& set_up, HostVariables* variables, const OwnCommunicator& own,
+                     const Plans& plans, bool& names_hold) {
   variables_ = variables;
   std::vector<Grid> made;
   std::vector<int> ranks;
@@ -52,7 +52,7 @@ bool HostGrids::make(MpiSetUp& set_up, HostVariables* variables, MPI_Comm own, c
   return true;
 }
 
-bool HostGrids::make_line(MpiSetUp& set_up, MPI_Comm own, const std::vector<int>& ranks,
+bool HostGrids::make_line(MpiSetUp& set_up, const OwnCommunicator& own, const std::vector<int>& ranks,
                           const Expression& part, Line& line, bool& names_hold) {
   const auto may_make_one = [&] { return PrivateCommunicator::may_be_created(set_up.host(), own); };
   if (!set_up.all(may_make_one()) ||

@@ -26,8 +26,8 @@ class HostGrids {
   // ranks if the host or a process has no room for them. `own` is a communicator of this rank alone.
   // `variables` make the host run the NAME in native(NAME); they are null if the plans have no NAME. Sets
   // `names_hold` to whether every NAME takes effect; a line without its NAME runs plain native.
-  [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables* variables, MPI_Comm own, const Plans& plans,
-                          bool& names_hold);
+  [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables* variables, const OwnCommunicator& own,
+                          const Plans& plans, bool& names_hold);
 
   // Runs an allreduce on a grid of these plans. `call.op` must be a reduction that `types` returned. Throws
   // CommunicationError; after that the communicator must not be used again.
@@ -49,7 +49,7 @@ class HostGrids {
     std::vector<Line> lines;       // one for each dimension
   };
   // Makes one line, of these ranks of the communicator.
-  [[nodiscard]] bool make_line(MpiSetUp& set_up, MPI_Comm own, const std::vector<int>& ranks,
+  [[nodiscard]] bool make_line(MpiSetUp& set_up, const OwnCommunicator& own, const std::vector<int>& ranks,
                                const Expression& part, Line& line, bool& names_hold);
 
   HostVariables* variables_ = nullptr;

@@ -55,7 +55,7 @@ std::unique_ptr<BoardTransport> MpiNetwork::transport(Board& board, int index) {
 std::unique_ptr<BoardClient> MpiNetwork::client() {
   Runtime& process = runtime();
   auto made = std::make_unique<MpiBoardClient>(process.host, process.fault_tolerance(),
-                                               process.own_communicator(), *locality_);
+                                               process.own_communicator().handle, *locality_);
   made->use(communicator_->handle(), MpiTransport::failure_tag);
   return made;
 }

@@ -41,7 +41,8 @@ std::array<std::vector<NeededShadow>, collectives.size()> needed_shadows(const T
 
 // Every step that may fail on one rank alone is followed by a vote. Nothing else may make a communicator
 // while the variables are set: no other thread is in MPI, and no MPI_Comm_idup is under way on any rank.
-bool Shadows::make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans) {
+bool Shadows::make(MpiSetUp& set_up, HostVariables& variables, const OwnCommunicator& own,
+                   const TeamPlans& plans) {
   const Host& host = set_up.host();
   std::array<std::vector<NeededShadow>, collectives.size()> names;
   std::vector<std::shared_ptr<PrivateCommunicator>> made;

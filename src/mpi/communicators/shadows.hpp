@@ -23,7 +23,8 @@ class Shadows {
   // Makes the shadows that the plans need and that do not exist yet. Collective. Returns false on all ranks
   // if it could not make all of them; calls by the other names then are plain native ones. `own` is a
   // communicator of this rank alone.
-  [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables& variables, MPI_Comm own, const TeamPlans& plans);
+  [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables& variables, const OwnCommunicator& own,
+                          const TeamPlans& plans);
 
   // Returns the communicator on which the host runs native(NAME), or null if there is none.
   [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const {

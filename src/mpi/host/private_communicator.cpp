@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <mutex>
 
 #include "mpi/host/return_errors.hpp"
 
@@ -13,12 +14,13 @@ std::atomic<int> PrivateCommunicator::live_count{0};
 
 namespace {
 
-bool can_create_another(const Host& host, MPI_Comm own) {
+bool can_create_another(const Host& host, const OwnCommunicator& own) {
   if (abi::handlers_can_be_put_back) return true;
+  const std::lock_guard lock(own.of_collectives);
   MPI_Group group;
   MPI_Comm another = MPI_COMM_NULL;
-  host.Comm_group(own, &group);
-  const int code = host.Comm_create(own, group, &another);
+  host.Comm_group(own.handle, &group);
+  const int code = host.Comm_create(own.handle, group, &another);
   host.Group_free(&group);
   if (code == MPI_SUCCESS) host.Comm_free(&another);
   return code == MPI_SUCCESS;
@@ -32,7 +34,7 @@ PrivateCommunicator::~PrivateCommunicator() {
   live_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool PrivateCommunicator::may_be_created(const Host& host, MPI_Comm own) {
+bool PrivateCommunicator::may_be_created(const Host& host, const OwnCommunicator& own) {
   if (live_count.load(std::memory_order_relaxed) >= max_count) return false;
   constexpr std::size_t for_the_host = std::size_t{6} << 20;
   void* room = mmap(nullptr, for_the_host, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "mpi/host/host.hpp"
+#include "mpi/host/own_communicator.hpp"
 
 namespace offbeat {
 
@@ -38,9 +39,8 @@ class PrivateCommunicator {
 
   // Returns true if this process has room for one more communicator. MPICH crashes if it has no memory to
   // create one. If MPICH has no context id left, it calls the error handler of the program's communicator,
-  // which may end the job. So `own`, a communicator of this rank alone whose errors return, is used to find
-  // out whether an id is left.
-  [[nodiscard]] static bool may_be_created(const Host& host, MPI_Comm own);
+  // which may end the job. So `own`, whose errors return, is used to find out whether an id is left.
+  [[nodiscard]] static bool may_be_created(const Host& host, const OwnCommunicator& own);
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }
   // A number that is equal on all ranks; 0 if the communicator does not exist yet.

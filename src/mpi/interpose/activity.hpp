@@ -185,13 +185,13 @@ template <Collective collective, Form form, class Arguments>
   outcome = {};
   try {
     // Most calls that go to the host are recognised here, at little cost.
-    const bool may_be_served =
-        form == Form::persistent
-            ? process.is_started()
-            : process.has_started() && process.find_without_waiting(call.communicator, collective) != nullptr;
-    if (may_be_served) {
+    const bool is_started = form == Form::persistent ? process.is_started() : process.has_started();
+    Communicator* const known =
+        is_started ? process.find_without_waiting(call.communicator, collective) : nullptr;
+    if (form == Form::persistent ? is_started : known != nullptr) {
       operations_under_way.clear();
-      auto activity = std::make_unique<Activity>(process, form);
+      const auto make = [&] { return std::make_unique<Activity>(process, form); };
+      auto activity = known != nullptr ? known->break_on_error(make) : make();
       activity->set_communicator_handle(call.communicator);
       ActivityCarrier carrier{*activity};
       auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));

@@ -119,8 +119,7 @@ class Runtime {
   // Valid after is_started() has returned true.
   [[nodiscard]] const Types& types() const { return *types_; }
   [[nodiscard]] const FaultTolerance& fault_tolerance() const { return *fault_tolerance_; }
-  // Returns a communicator of this rank alone, for calls that concern no other rank. Its errors return.
-  [[nodiscard]] MPI_Comm own_communicator() const { return types_->own_communicator(); }
+  [[nodiscard]] const OwnCommunicator& own_communicator() const { return types_->own_communicator(); }
   // Returns what offbeat knows of the host's own algorithms. It is made at the first call.
   [[nodiscard]] HostVariables& host_variables();
   // Returns how the host serves a call by the native(NAME) in last_algorithm. If it cannot, nothing is to be

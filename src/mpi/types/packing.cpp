@@ -48,7 +48,7 @@ bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
   // This asks the host by a message to MPI_PROC_NULL, because several threads may send one at once, unlike a
   // collective.
   const std::byte nothing{};
-  if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_) != MPI_SUCCESS) return false;
+  if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_.handle) != MPI_SUCCESS) return false;
   MPI_Aint lower = 0;
   MPI_Aint extent = 0;
   MPI_Count size = 0;
@@ -134,7 +134,7 @@ int Types::send_to_self(const void* from, int sent, MPI_Datatype sent_type, void
   const int tag = 1 + static_cast<int>(self_messages_.fetch_add(1, std::memory_order_relaxed) % tags);
   const Host::WithoutYield scope(*host_);
   return host_->Sendrecv(from, sent, sent_type, 0, tag, to, received, received_type, 0, tag,
-                         own_communicator_, MPI_STATUS_IGNORE);
+                         own_communicator_.handle, MPI_STATUS_IGNORE);
 }
 
 TypeSpan Types::span_of(std::int64_t count, MPI_Datatype type, const Layout& layout) const {
@@ -159,12 +159,13 @@ void Types::pack(const void* data, std::int64_t count, MPI_Datatype type, const 
         }
         if (is_long) {
           MPI_Count position = 0;
-          const int code = host_->Pack_c(from, some, type, to + packed, bytes, &position, own_communicator_);
+          const int code =
+              host_->Pack_c(from, some, type, to + packed, bytes, &position, own_communicator_.handle);
           return code_of_packing(code, position == bytes);
         }
         int position = 0;
-        const int code =
-            host_->Pack(from, some, type, to + packed, static_cast<int>(bytes), &position, own_communicator_);
+        const int code = host_->Pack(from, some, type, to + packed, static_cast<int>(bytes), &position,
+                                     own_communicator_.handle);
         return code_of_packing(code, position == bytes);
       });
 }
@@ -182,12 +183,12 @@ void Types::unpack(const std::byte* from, void* data, std::int64_t count, MPI_Da
         if (is_long) {
           MPI_Count position = 0;
           const int code =
-              host_->Unpack_c(from + packed, bytes, &position, to, some, type, own_communicator_);
+              host_->Unpack_c(from + packed, bytes, &position, to, some, type, own_communicator_.handle);
           return code_of_packing(code, position == bytes);
         }
         int position = 0;
         const int code = host_->Unpack(from + packed, static_cast<int>(bytes), &position, to, some, type,
-                                       own_communicator_);
+                                       own_communicator_.handle);
         return code_of_packing(code, position == bytes);
       });
 }

@@ -130,14 +130,14 @@ void Types::create_own_communicator() {
       abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
   MPI_Group self;
   host_->Comm_group(MPI_COMM_SELF, &self);
-  const int code = from_group
-                       ? from_group(self, "offbeat", MPI_INFO_NULL, MPI_ERRORS_RETURN, &own_communicator_)
-                       : host_->Comm_create(MPI_COMM_SELF, self, &own_communicator_);
+  const int code =
+      from_group ? from_group(self, "offbeat", MPI_INFO_NULL, MPI_ERRORS_RETURN, &own_communicator_.handle)
+                 : host_->Comm_create(MPI_COMM_SELF, self, &own_communicator_.handle);
   host_->Group_free(&self);
   if (code == MPI_SUCCESS) {
-    host_->Comm_set_errhandler(own_communicator_, MPI_ERRORS_RETURN);
+    host_->Comm_set_errhandler(own_communicator_.handle, MPI_ERRORS_RETURN);
   } else {
-    own_communicator_ = MPI_COMM_SELF;
+    own_communicator_.handle = MPI_COMM_SELF;
   }
 }
 
@@ -171,7 +171,7 @@ void Types::probe_alias_limits() {
     constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
     if constexpr (facts_of(collective).is_served && facts_of(collective).has_operation) {
       const auto accepts = [&](int count) {
-        return accepts_alias<collective>(*host_, own_communicator_, count);
+        return accepts_alias<collective>(*host_, own_communicator_.handle, count);
       };
       least_rejected_alias_[index_of(collective)] = !accepts(1) ? 1 : !accepts(2) ? 2 : never;
     }
@@ -182,7 +182,7 @@ void Types::probe_alias_limits() {
   ask_all(std::make_index_sequence<collectives.size()>());
   int value = 0;
   rejects_aliases_ =
-      host_->Allgather(&value, 1, MPI_INT, &value, 1, MPI_INT, own_communicator_) != MPI_SUCCESS;
+      host_->Allgather(&value, 1, MPI_INT, &value, 1, MPI_INT, own_communicator_.handle) != MPI_SUCCESS;
   // This rank has no result, so the host never writes to the output.
   const auto exscan = [&](auto... arguments) {
     return host_->collectives.find<Collective::exscan, Form::blocking, CountKind::int_counts>(arguments...)(
@@ -190,7 +190,8 @@ void Types::probe_alias_limits() {
   };
   const void* const input = &value;
   void* const in_place = MPI_IN_PLACE;
-  host_checks_unused_output_ = exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_) != MPI_SUCCESS;
+  host_checks_unused_output_ =
+      exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_.handle) != MPI_SUCCESS;
 }
 
 Types::Types(const Host& host) : host_(&host) {
@@ -199,7 +200,7 @@ Types::Types(const Host& host) : host_(&host) {
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   create_own_communicator();
-  if (abi::handlers_can_be_put_back || own_communicator_ != MPI_COMM_SELF) probe_alias_limits();
+  if (abi::handlers_can_be_put_back || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
 
   const struct {
     TypeGroup group;
@@ -337,8 +338,8 @@ const char* Types::name_of(MPI_Op op) const {
 
 bool Types::host_accepts(MPI_Datatype type, MPI_Op op) const {
   std::byte nothing{};
-  const std::lock_guard lock(of_own_communicator_);
-  return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_) == MPI_SUCCESS;
+  const std::lock_guard lock(own_communicator_.of_collectives);
+  return host_->Allreduce(MPI_IN_PLACE, &nothing, 0, type, op, own_communicator_.handle) == MPI_SUCCESS;
 }
 
 bool Types::find_user_defined(MPI_Datatype type, MPI_Op op, std::int64_t length,

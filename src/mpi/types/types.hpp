@@ -7,10 +7,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
 #include "mpi/host/host.hpp"
+#include "mpi/host/own_communicator.hpp"
 #include "mpi/types/strided.hpp"
 #include "reduction/reduction.hpp"
 
@@ -62,10 +62,7 @@ class Types {
   Types(const Types&) = delete;
   Types& operator=(const Types&) = delete;
 
-  // Returns a communicator of this rank alone, for asking the host whether it accepts arguments. Its errors
-  // return. Several threads may use it at once, so there are no collectives on it without
-  // `of_own_communicator_`.
-  [[nodiscard]] MPI_Comm own_communicator() const { return own_communicator_; }
+  [[nodiscard]] const OwnCommunicator& own_communicator() const { return own_communicator_; }
   // Returns the smallest count of the input at which the host rejects an input that is the output, without
   // MPI_IN_PLACE, in a collective with an operation. In an allreduce it is 1 for MPICH and 2 for Open MPI.
   [[nodiscard]] std::int64_t least_rejected_alias(Collective collective) const {
@@ -182,8 +179,7 @@ class Types {
   [[noreturn]] void throw_failure(const char* what, std::int64_t count, std::size_t bytes, int code) const;
 
   const Host* host_;
-  MPI_Comm own_communicator_ = MPI_COMM_SELF;
-  mutable std::mutex of_own_communicator_;       // guards collectives on own_communicator_
+  OwnCommunicator own_communicator_;
   mutable std::atomic<unsigned> self_messages_;  // counts messages to this rank; each has its own tag
   std::array<std::int64_t, collectives.size()> least_rejected_alias_ = [] {
     std::array<std::int64_t, collectives.size()> all{};

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OwnCommunicator is a communicator of this rank alone.
+#pragma once
+
+#include <mutex>
+
+#include "mpi/host/abi.hpp"
+
+namespace offbeat {
+
+// Asks the host questions that concern no other rank. Its errors return, unless the host could not make one
+// and it is MPI_COMM_SELF. Several threads may send messages on it at once.
+struct OwnCommunicator {
+  MPI_Comm handle = MPI_COMM_SELF;
+  mutable std::mutex of_collectives;  // held during each collective on it, such as MPI_Comm_create
+};
+
+}  // namespace offbeat
