@@ -320,10 +320,13 @@ def main() -> None:
     if options.libraries:
         use_libraries(options.libraries)
     measured = Measurement(options)
-    measured.passes(jobs_of(options, "", 0))
-    for late in options.late:
-        for skew in options.skews:
-            measured.passes(jobs_of(options, late, skew))
+    try:
+        measured.passes(jobs_of(options, "", 0))
+        for late in options.late:
+            for skew in options.skews:
+                measured.passes(jobs_of(options, late, skew))
+    except KeyboardInterrupt:
+        print("interrupted: this is what was measured until now", file=sys.stderr)
     tables(Console(width=200, highlight=False), options, measured)
     cells = [
         {**vars(job), "size_bytes": size, "first_pass_us": passes[0], "passes_us": found.counted(size)}

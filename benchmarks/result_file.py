@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,9 +56,13 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 class ResultFile:
-    """Notes when a benchmark began, and writes its file. Without a path it writes nothing."""
+    """Notes when a benchmark began, and writes its file. Without a path it writes nothing.
+
+    From then on SIGTERM, which `timeout` sends, ends the benchmark as Ctrl-C does, so that no rank is left.
+    """
 
     def __init__(self, path: Path | None) -> None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         self._path = path
         self._started = _now()
         self._load = os.getloadavg()[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +49,27 @@ def between_nodes(algorithm: str, first: float, *passes_us: float, **more: objec
         "collective": "allreduce", "shape": "8x1", "mpi": "one", "late": "", "skew": 0, "size_bytes": 64,
         "algorithm": algorithm, "first_pass_us": first, "passes_us": list(passes_us), **more,
     }  # fmt: skip
+
+
+def test_a_benchmark_that_is_terminated_ends_its_ranks() -> None:
+    """It does so in `finally`, which a SIGTERM would skip otherwise."""
+    lines = (
+        "import result_file, time",
+        "result_file.ResultFile(None)",
+        "try: print('begun', flush=True); time.sleep(60)",
+        "finally: print('ended')",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=result_file.ROOT / "benchmarks",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.stdout.read() == "ended\n"
 
 
 def test_a_file_says_what_was_measured_where_and_how(folder: Path) -> None:

@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean, median
+from typing import NamedTuple
 
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
@@ -31,11 +32,18 @@ from offbeat.units import format_size
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
 _MANY_RANKS = 8192  # with more, a simulation takes seconds
-# How far an algorithm may be behind the best one if no rank is late, to be simulated under all patterns, and
-# how many algorithms are; then the same for many ranks.
-_MAY_BE_SLOWER, _MOST_SIMULATED = 1.1, 4
-_MAY_BE_SLOWER_THEN, _MOST_SIMULATED_THEN = 1.05, 2
 _MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # simulated then; flat ones ignore nodes
+
+
+class _Shortlist(NamedTuple):
+    """Which algorithms are simulated under all patterns, once they are known for ranks that come together."""
+
+    may_be_slower: float  # how far one may be behind the best
+    most: int
+
+
+_SHORTLIST = _Shortlist(1.1, 4)
+_SHORTLIST_OF_MANY_RANKS = _Shortlist(1.05, 2)
 
 
 @dataclass(frozen=True)
@@ -166,13 +174,9 @@ def answer(terms: Terms, question: Question) -> Answer:
     balanced = _balanced(terms, question, trials)
     names = sorted(balanced, key=lambda name: _mean_log(balanced[name]))
     if names:
-        may_be_slower, most = (
-            (_MAY_BE_SLOWER_THEN, _MOST_SIMULATED_THEN)
-            if _has_many_ranks(trials)
-            else (_MAY_BE_SLOWER, _MOST_SIMULATED)
-        )
-        limit = _mean_log(balanced[names[0]]) + math.log(may_be_slower)
-        names = [name for name in names if _mean_log(balanced[name]) <= limit][:most]
+        shortlist = _SHORTLIST_OF_MANY_RANKS if _has_many_ranks(trials) else _SHORTLIST
+        limit = _mean_log(balanced[names[0]]) + math.log(shortlist.may_be_slower)
+        names = [name for name in names if _mean_log(balanced[name]) <= limit][: shortlist.most]
     for host in terms.hosts:
         standings = {name: _standing(terms, trials, name, host) for name in names}
         found.standings[host] = {name: each for name, each in standings.items() if each is not None}
