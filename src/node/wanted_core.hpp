@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "node/host_turns.hpp"
 
@@ -22,6 +23,12 @@ struct ThreadSystemCalls {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nivcsw;
+  }
+  // Returns for how long this thread has had a core.
+  [[nodiscard]] static double processor_s() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
 };
 
@@ -70,7 +77,8 @@ class WantedCoreOf {
     if (is_back) wanted_until_s_ = now + remembered_for_s;
   }
 
-  // Counts turns of other threads over a longer time, because short waits see such a turn only rarely.
+  // Counts turns of other threads over a longer time, because short waits see such a turn only rarely. Kernel
+  // threads may take many, but brief ones. Time in which this thread slept counts as taken, too.
   [[gnu::noinline]] static void count_turns() {
     waits_until_look_ = waits_between_looks;
     const double now = System::now_s();
@@ -79,10 +87,15 @@ class WantedCoreOf {
     const bool is_first = counted_since_s_ == 0;
     const double counted_s = now - counted_since_s_;
     if (!is_first && turns < fewest_turns && counted_s < fewest_turns * longest_turn_s) return;
-    if (!is_first && turns >= fewest_turns && counted_s < static_cast<double>(turns) * longest_turn_s)
+    const double processor_now_s = System::processor_s();
+    const double taken_s = counted_s - (processor_now_s - processor_s_);
+    const auto length_of_turns = [&](double turn_s) { return static_cast<double>(turns) * turn_s; };
+    if (!is_first && turns >= fewest_turns && counted_s < length_of_turns(longest_turn_s) &&
+        taken_s > length_of_turns(longest_brief_turn_s))
       wanted_until_s_ = now + remembered_for_s;
     switches_ = switches_now;
     counted_since_s_ = now;
+    processor_s_ = processor_now_s;
   }
   static constexpr int waits_between_looks = 16;  // a look takes 0.3 us
   static constexpr long fewest_turns = 4;
@@ -90,6 +103,7 @@ class WantedCoreOf {
 
   static inline thread_local int waits_until_look_ = 1;
   static inline thread_local double counted_since_s_ = 0;
+  static inline thread_local double processor_s_ = 0;  // at counted_since_s_
   static inline thread_local double wanted_until_s_ = 0;
   static inline thread_local double last_turn_s_ = 0;
   static inline thread_local long switches_at_turn_ = 0;
