@@ -78,7 +78,8 @@ class WantedCoreOf {
   }
 
   // Counts turns of other threads over a longer time, because short waits see such a turn only rarely. Kernel
-  // threads may take many, but brief ones. Time in which this thread slept counts as taken, too.
+  // threads take many, too, but brief ones. So the mean length of the turns counts. Time in which this thread
+  // slept makes them seem longer.
   [[gnu::noinline]] static void count_turns() {
     waits_until_look_ = waits_between_looks;
     const double now = System::now_s();

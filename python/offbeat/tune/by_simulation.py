@@ -271,8 +271,8 @@ def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list
 def _longest_first(questions: Sequence[Question]) -> list[Question]:
     """Sort so that no core is left with a long simulation at the end.
 
-    Most ranks take longest. With many ranks, long vectors take long, and so do the shortest ones, for which
-    all ranks of a node send: the sizes are taken from both ends in turn.
+    Questions with the most ranks take longest. With many ranks, so do the longest vectors and the shortest
+    ones, for which all ranks of a node send. So the sizes are taken from both ends in turn.
     """
     by_ranks: dict[int, list[Question]] = {}
     for question in sorted(questions, key=lambda q: -q.size_bytes):

@@ -8,8 +8,9 @@
 
 namespace offbeat {
 
-// Asks the host questions that concern no other rank. Its errors return, unless the host could not make one
-// and it is MPI_COMM_SELF. Several threads may send messages on it at once.
+// offbeat uses it for calls of the host that concern no other rank. Its errors return. Only if the host could
+// not make one, `handle` is MPI_COMM_SELF, with the program's error handler. Several threads may send
+// messages on it at once.
 struct OwnCommunicator {
   MPI_Comm handle = MPI_COMM_SELF;
   mutable std::mutex of_collectives;  // held during each collective on it, such as MPI_Comm_create
