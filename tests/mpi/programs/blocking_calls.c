@@ -115,6 +115,7 @@ static void make(const char* call) {
   } else if (strcmp(call, "spawn") == 0) {
     char* arguments[] = {(char*)"child", NULL};
     MPI_Comm_spawn(program, arguments, 1, MPI_INFO_NULL, 0, other, &made, MPI_ERRCODES_IGNORE);
+    MPI_Barrier(made);
     MPI_Comm_disconnect(&made);
   } else if (strcmp(call, "win_create") == 0) {
     MPI_Win win;
@@ -146,6 +147,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "child") == 0) {
     MPI_Comm parent;
     MPI_Comm_get_parent(&parent);
+    MPI_Barrier(parent); /* MPICH fails when the child ends before both parents have connected to it */
     MPI_Comm_disconnect(&parent);
     return MPI_Finalize();
   }
