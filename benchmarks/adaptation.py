@@ -72,6 +72,7 @@ def main() -> None:
     result_file.add_option(parser)
     arguments = parser.parse_args()
     results = result_file.ResultFile(arguments.json)
+    mpis = [result_file.mpi_of_launcher(name, harness.MPIS[name].mpirun) for name in arguments.mpi.split(",")]
     harness.use_libraries(arguments.libraries)
     first, second = (alternative.strip() for alternative in arguments.alternatives.split("|"))
 
@@ -90,7 +91,6 @@ def main() -> None:
                 for kind, of_kind in found.items()
             ]  # fmt: skip
             show(f"{name}, {program}, {calls} calls, {arguments.ranks} ranks", found, first, second)
-    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
     results.write(cells, mpis)
 
 

@@ -158,6 +158,7 @@ def main() -> None:
     result_file.add_option(parser)
     arguments = parser.parse_args()
     written = result_file.ResultFile(arguments.json)
+    mpis = [result_file.mpi_of_launcher(name, harness.MPIS[name].mpirun) for name in arguments.mpi.split(",")]
 
     found = []
     for name in arguments.mpi.split(","):
@@ -169,7 +170,6 @@ def main() -> None:
         print(
             f"default / exported, geometric mean of {len(found)} cells: {expected:.2f} expected; {seen:.2f}"
         )
-    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
     written.write(found, mpis)
     sys.exit(any(max(each["default_by_exported"]) < SLOWER for each in found))
 

@@ -45,6 +45,7 @@ def main() -> None:
     result_file.add_option(parser)
     arguments = parser.parse_args()
     results = result_file.ResultFile(arguments.json)
+    mpis = [result_file.mpi_of_launcher(name, harness.MPIS[name].mpirun) for name in arguments.mpi.split(",")]
     ways: list[Path | None] = [None, *(arguments.libraries or [ROOT / "build" / "dev"])]
     settings = dict(setting.split("=", 1) for setting in arguments.set)
 
@@ -77,7 +78,6 @@ def main() -> None:
                          "runs_least_ms_median_ms_mib": found[mib, way]}
                     )  # fmt: skip
                 print(f"{collective:10}{width:>3} B {kind:6}{mib:3.0f} MiB", *cells, sep="  ", flush=True)
-    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
     results.write(written, mpis, ranks=arguments.ranks, settings=settings)
 
 

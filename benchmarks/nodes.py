@@ -326,7 +326,7 @@ def main() -> None:
             for skew in options.skews:
                 measured.passes(jobs_of(options, late, skew))
     except KeyboardInterrupt:
-        print("interrupted: this is what was measured until now", file=sys.stderr)
+        print("interrupted: results so far", file=sys.stderr)
     tables(Console(width=200, highlight=False), options, measured)
     cells = [
         {**vars(job), "size_bytes": size, "first_pass_us": passes[0], "passes_us": found.counted(size)}

@@ -191,8 +191,7 @@ def main() -> None:
         show(f"{name}, {arguments.ranks} ranks, load {load[0]:.1f} before and {load[1]:.1f} after", lines)
         about = {"program": name, "mpi": program.mpi, "ranks": arguments.ranks}
         cells += [about | asdict(line) for line in lines]
-        prefix = harness.MPIS[program.mpi].prefix
-        mpis[program.mpi] = result_file.mpi(program.mpi, prefix or "openmpi-4")
+        mpis[program.mpi] = result_file.mpi_of_launcher(program.mpi, harness.MPIS[program.mpi].mpirun)
         results.write(cells, list(mpis.values()))  # after each program, because a run takes minutes
 
 

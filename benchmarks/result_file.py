@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 class ResultFile:
     """Notes when a benchmark began, and writes its file. Without a path it writes nothing.
 
-    From then on SIGTERM, which `timeout` sends, ends the benchmark as Ctrl-C does, so that no rank is left.
+    Once one exists, SIGTERM, which `timeout` sends, acts like Ctrl-C, so no rank is left running.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -97,6 +98,11 @@ def mpi(name: str, where: Path | str | None = None) -> dict[str, str]:
     """An element of `mpis`: the MPI of a prefix, or the one that `--mpi` would select by its name."""
     found = discovery.select(str(where or name), {})
     return {"name": name, "vendor": found.vendor, "version": found.version}
+
+
+def mpi_of_launcher(name: str, mpirun: str) -> dict[str, str]:
+    """An element of `mpis`: the MPI whose mpirun this is, a path or a name on PATH."""
+    return mpi(name, shutil.which(mpirun))
 
 
 def mpi_of_compiler(mpicc: str) -> dict[str, str]:

@@ -65,6 +65,7 @@ def main() -> None:
     result_file.add_option(parser)
     arguments = parser.parse_args()
     results = result_file.ResultFile(arguments.json)
+    mpis = [result_file.mpi_of_launcher(name, harness.MPIS[name].mpirun) for name in arguments.mpi.split(",")]
 
     cells: list[dict[str, object]] = []
     for name in arguments.mpi.split(","):
@@ -93,8 +94,7 @@ def main() -> None:
              "native_by_offbeat": each}
             for (call, size, pattern), each in ratios.items()
         ]  # fmt: skip
-    mpis = [result_file.mpi(name, harness.MPIS[name].prefix) for name in arguments.mpi.split(",")]
-    results.write(cells, mpis)
+        results.write(cells, mpis)  # after each MPI, because a run takes minutes
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ struct ThreadSystemCalls {
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nivcsw;
   }
-  // Returns for how long this thread has had a core.
+  // Returns the processor time of this thread.
   [[nodiscard]] static double processor_s() {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -46,8 +46,8 @@ class WantedCoreOf {
   }
   [[nodiscard]] static bool is_wanted() { return wanted_until_s_ > 0 && System::now_s() < wanted_until_s_; }
   // Returns true if the core is wanted, for a thread that waits inside the host MPI and therefore does not
-  // yield. Call this before each such wait. A kernel thread takes the core for a moment now and then; a
-  // thread that wants it takes turns of milliseconds.
+  // yield. Call this before each such wait. Kernel threads take brief turns; a thread that wants the core
+  // takes turns of milliseconds.
   [[nodiscard]] static bool is_wanted_in_host() {
     if (--waits_until_look_ <= 0) [[unlikely]]
       count_turns();
@@ -78,8 +78,8 @@ class WantedCoreOf {
   }
 
   // Counts turns of other threads over a longer time, because short waits see such a turn only rarely. Kernel
-  // threads take many, too, but brief ones. So the mean length of the turns counts. Time in which this thread
-  // slept makes them seem longer.
+  // threads take many turns, too, but brief ones, so the mean turn must be longer than those. Time asleep
+  // counts as part of the turns.
   [[gnu::noinline]] static void count_turns() {
     waits_until_look_ = waits_between_looks;
     const double now = System::now_s();

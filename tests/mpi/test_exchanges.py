@@ -174,7 +174,7 @@ def test_the_defaults_between_nodes_give_what_a_host_gives(mpi: Mpi, node_ranks:
     settings = FIRST | {"OFFBEAT_NODE_RANKS": str(node_ranks)}
     if mpi.kind == "impi":  # its own, the default for short blocks, gives wrong data for types with gaps
         settings["OFFBEAT_ALLGATHER"] = "ring"
-    if mpi.name == "debian-mpich":  # MPICH 4.0.2 crashes in a long reduce in place whose root is not rank 0
+    if mpi.name == "debian-mpich":  # MPICH 4.0.2 crashes in a long in-place reduce whose root is not rank 0
         settings["OFFBEAT_REDUCE"] = "binomial"
     result = run(mpi, 5, [program, *calls, "alike", "blocking"], environment=settings, timeout=240)
     found = hashes(result.succeeded().stdout)

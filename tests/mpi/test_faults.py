@@ -399,7 +399,7 @@ def test_a_rank_killed_at_a_random_moment_leaves_nothing(mpi: Mpi, killing: Kill
 
 def test_a_rank_killed_in_any_collective_leaves_nothing(mpi: Mpi, killing: Killing) -> None:
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
-    # Open MPI's own ialltoallv may end without an error, but with wrong data, when another rank dies.
+    # No trials: Open MPI's own ialltoallv may return wrong data and no error if another rank dies.
     settings = {"OFFBEAT_ADAPT": "off"}
     for kill in range(killing.kills):
         calls = (str(killing.seed + kill), "100000000", "30000")

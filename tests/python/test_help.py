@@ -154,6 +154,6 @@ def test_a_shell_completes_verbs_options_and_values(offbeat: Offbeat) -> None:
     assert completed("offbeat bench --format n").split() == ["nccl"]
     assert completed("offbeat explain allr").split() == ["allreduce"]
     assert {"openmpi", "mpich"} <= set(completed("offbeat rules show --mpi ").split())
-    # No shell need be among the parents of the tests.
+    # The tests may run without a shell among their parent processes, so typer must not look for one.
     shown = offbeat("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "complete_bash" in shown.stdout

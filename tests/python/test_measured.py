@@ -16,6 +16,7 @@ import measured
 import pytest
 import result_file
 import shell
+from offbeat.mpi import discovery
 
 MPIS = (
     {"name": "one", "vendor": "One MPI", "version": "1.0"},
@@ -51,8 +52,20 @@ def between_nodes(algorithm: str, first: float, *passes_us: float, **more: objec
     }  # fmt: skip
 
 
+def test_a_launcher_names_its_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a path, or by a name on PATH, as Debian's mpirun.openmpi has."""
+    install = discovery.embedded()
+    assert install is not None
+    assert install.mpirun is not None
+    (tmp_path / "mpirun.some").symlink_to(install.mpirun)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for mpirun in (str(install.mpirun), "mpirun.some"):
+        found = {"name": "some", "vendor": install.vendor, "version": install.version}
+        assert result_file.mpi_of_launcher("some", mpirun) == found
+
+
 def test_a_benchmark_that_is_terminated_ends_its_ranks() -> None:
-    """It does so in `finally`, which a SIGTERM would skip otherwise."""
+    """Ranks end in `finally` blocks, which SIGTERM would otherwise skip."""
     lines = (
         "import result_file, time",
         "result_file.ResultFile(None)",

@@ -220,7 +220,8 @@ TEST(WantedCore, IsNotOneThatTheHypervisorTook) {
   EXPECT_FALSE(ScriptedCore::is_wanted());
 }
 
-// Waits 100 us inside the host, again and again. Meanwhile others take a turn every `every_s`.
+// Returns true if waits of 100 us in the host find the core wanted, while others take a turn of `turn_s`
+// every `every_s`.
 bool is_wanted_by_turns(double every_s, double turn_s) {
   Scripted::begin({0});
   const double began_s = Scripted::now;
@@ -236,7 +237,7 @@ bool is_wanted_by_turns(double every_s, double turn_s) {
 TEST(WantedCore, InTheHostIsOneThatOthersHaveOften) {
   EXPECT_TRUE(is_wanted_by_turns(4e-3, 2e-3));
   EXPECT_FALSE(is_wanted_by_turns(50e-3, 2e-3));
-  EXPECT_FALSE(is_wanted_by_turns(4e-3, 100e-6)) << "by kernel threads, for a moment each time";
+  EXPECT_FALSE(is_wanted_by_turns(4e-3, 100e-6)) << "brief turns are those of kernel threads";
 }
 
 TEST(Patience, GivesTurnsAndReportsAStallOnceAndItsEnd) {

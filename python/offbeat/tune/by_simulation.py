@@ -32,13 +32,13 @@ from offbeat.units import format_size
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
 _MANY_RANKS = 8192  # with more, a simulation takes seconds
-_MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # simulated then; flat ones ignore nodes
+_MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # how many then; flat ones ignore nodes
 
 
 class _Shortlist(NamedTuple):
-    """Which algorithms are simulated under all patterns, once they are known for ranks that come together."""
+    """Limits which algorithms are simulated under all patterns, by their times if no rank is late."""
 
-    may_be_slower: float  # how far one may be behind the best
+    may_be_slower: float  # the largest ratio to the best time
     most: int
 
 
@@ -93,7 +93,7 @@ class Answer:
 
     question: Question
     scores: dict[str, float] = field(default_factory=dict)  # of the algorithms that were simulated to the end
-    # By host, then by algorithm. Without the algorithms that the host beats somewhere if no rank is late.
+    # By host, then by algorithm, without those that the host beats in any trial without late ranks.
     standings: dict[str, dict[str, Standing]] = field(default_factory=dict)
     simulations: int = 0
 
@@ -132,7 +132,7 @@ class _Trial:
         self._skew_us = terms.skew * fmean(balanced) if balanced else 0.0
 
     def us(self, algorithm: str, pattern: str) -> float:
-        """The last delay of an algorithm of offbeat's."""
+        """The last delay of an offbeat algorithm."""
         return self._phases_us((Phase("all", self._question.collective, algorithm),), pattern)
 
     def host_us(self, host: str, pattern: str) -> float:
@@ -232,7 +232,7 @@ def _mean_log(times: Sequence[float]) -> float:
 
 
 def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> Standing | None:
-    """How an algorithm compares with a host, or None if the host beats it somewhere if no rank is late."""
+    """How an algorithm compares with a host. None if the host is faster in any trial without late ranks."""
     if any(trial.us(name, BALANCED) > trial.host_us(host, BALANCED) for trial in trials):
         return None
     ratios = [
@@ -271,8 +271,8 @@ def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list
 def _longest_first(questions: Sequence[Question]) -> list[Question]:
     """Sort so that no core is left with a long simulation at the end.
 
-    Questions with the most ranks take longest. With many ranks, so do the longest vectors and the shortest
-    ones, for which all ranks of a node send. So the sizes are taken from both ends in turn.
+    Questions with the most ranks come first. Among equals the longest and the shortest vectors take longest,
+    so sizes are taken from both ends in turn.
     """
     by_ranks: dict[int, list[Question]] = {}
     for question in sorted(questions, key=lambda q: -q.size_bytes):

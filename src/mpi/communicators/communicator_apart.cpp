@@ -50,6 +50,7 @@ void Communicator::use(const RequestStages& request_stages) {
 std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   if (!serves()) return std::make_unique<Communicator>(*this, size);
+  life_.require_intact();  // after a failure this rank may have taken fewer stages than the others
   RequestStages& shared = request_stages_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
   if (has_stage_for(shared, call.collective)) {
     const RequestStages mine = shared;

@@ -47,7 +47,7 @@ void CommunicatorLife::throw_earlier_failure() const {
 
 std::optional<CommunicatorLife::Failure> CommunicatorLife::record_failure(
     const std::exception_ptr& exception) {
-  if (std::exchange(is_broken_, true)) return {};
+  if (is_broken_.exchange(true, std::memory_order_relaxed)) return {};
   const Failure failure = failure_of(exception);
   const bool is_meant_for_the_program =
       failure.code == FaultTolerance::revoked || failure.code == FaultTolerance::process_failed;

@@ -3,6 +3,7 @@
 // its processes may die, or a collective on it may fail.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <optional>
 
@@ -59,10 +60,10 @@ class CommunicatorLife {
 
   // Throws CommunicationError after an earlier failure.
   void require_intact() const {
-    if (is_broken_) [[unlikely]]
+    if (is_broken()) [[unlikely]]
       throw_earlier_failure();
   }
-  [[nodiscard]] bool is_broken() const { return is_broken_; }
+  [[nodiscard]] bool is_broken() const { return is_broken_.load(std::memory_order_relaxed); }
   struct Failure {
     const char* text;  // lives as long as the exception; null if the program itself revoked the communicator
     int code;          // an error code of the host MPI
@@ -79,10 +80,10 @@ class CommunicatorLife {
   const CommunicatorLife* const origin_ = nullptr;
   MPI_Comm handle_ = MPI_COMM_NULL;
   bool may_be_revoked_;
-  bool is_broken_ = false;
+  std::atomic<bool> is_broken_ = false;  // the progress thread may look, too
   bool is_abandoned_ = false;
-  int failure_ = MPI_ERR_OTHER;  // the error of every later call
-  int in_use_ = 0;               // how many operations under way and persistent requests use this
+  std::atomic<int> failure_ = MPI_ERR_OTHER;  // the error of every later call
+  int in_use_ = 0;  // how many operations under way and persistent requests use this
 };
 
 }  // namespace offbeat

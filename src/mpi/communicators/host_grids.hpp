@@ -23,9 +23,9 @@ struct Plans;
 class HostGrids {
  public:
   // Makes the communicators for the grids in these plans that have none yet. Collective. Returns false on all
-  // ranks if the host or a process has no room for them. `own` is a communicator of this rank alone.
-  // `variables` make the host run the NAME in native(NAME); they are null if the plans have no NAME. Sets
-  // `names_hold` to whether every NAME takes effect; a line without its NAME runs plain native.
+  // ranks if the host or a process has no room for them. `variables` make the host run the NAME in
+  // native(NAME); they are null if the plans have no NAME. Sets `names_hold` to whether every NAME takes
+  // effect; a line without its NAME runs plain native.
   [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables* variables, const OwnCommunicator& own,
                           const Plans& plans, bool& names_hold);
 

@@ -21,8 +21,7 @@ struct TeamPlans;
 class Shadows {
  public:
   // Makes the shadows that the plans need and that do not exist yet. Collective. Returns false on all ranks
-  // if it could not make all of them; calls by the other names then are plain native ones. `own` is a
-  // communicator of this rank alone.
+  // if it could not make all of them; calls by the other names then are plain native ones.
   [[nodiscard]] bool make(MpiSetUp& set_up, HostVariables& variables, const OwnCommunicator& own,
                           const TeamPlans& plans);
 

@@ -12,7 +12,7 @@ namespace offbeat {
 // libfabric matches the messages (its `cm` component): it asks the network and completes no operation.
 class HostTurn {
  public:
-  // `own` is a communicator of this rank alone, on which nothing is sent.
+  // `own` is a communicator of this rank alone, on which nothing is sent with tag 0.
   HostTurn(const Host& host, MPI_Comm own) : host_(host) {
     if (host_.Irecv(nullptr, 0, MPI_BYTE, 0, 0, own, &receive_) != MPI_SUCCESS) receive_ = MPI_REQUEST_NULL;
   }

@@ -8,8 +8,8 @@
 
 namespace offbeat {
 
-// offbeat uses it for calls of the host that concern no other rank. Its errors return. Only if the host could
-// not make one, `handle` is MPI_COMM_SELF, with the program's error handler. Several threads may send
+// offbeat uses this communicator for host calls that concern no other rank. Its errors return. If the host
+// could not create one, `handle` is MPI_COMM_SELF with the program's error handler. Several threads may send
 // messages on it at once.
 struct OwnCommunicator {
   MPI_Comm handle = MPI_COMM_SELF;

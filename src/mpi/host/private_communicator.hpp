@@ -39,7 +39,7 @@ class PrivateCommunicator {
 
   // Returns true if this process has room for one more communicator. MPICH crashes if it has no memory to
   // create one. If MPICH has no context id left, it calls the error handler of the program's communicator,
-  // which may end the job. So `own`, whose errors return, is used to find out whether an id is left.
+  // which may end the job. So this first tries to create one from `own`, whose errors return.
   [[nodiscard]] static bool may_be_created(const Host& host, const OwnCommunicator& own);
 
   [[nodiscard]] MPI_Comm handle() const { return handle_; }

@@ -2,7 +2,7 @@
 // These functions start, complete and free requests if some of the requests are offbeat's (activity.hpp).
 //
 // Each function completes offbeat's requests itself, and calls `next` for the host's. The host regards
-// offbeat's requests in the list as incomplete. While no collective is active, each function costs one load.
+// offbeat's requests in the list as incomplete. While offbeat has no request, each function costs one load.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class RequestCalls {
                      MPI_Status* status) {
     int flag = 0;
     return waits_for_some(
-        count, requests, [&] { return next(count, requests, index, status); },
+        count, requests, [&](MPI_Request* all) { return next(count, all, index, status); },
         [&](std::uint64_t begun) {
           return testany(runtime().host.Testany, count, requests, index, &flag, status, begun);
         },
@@ -62,7 +62,7 @@ class RequestCalls {
   static int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done,
                       int indices[], MPI_Status statuses[]) {
     return waits_for_some(
-        count, requests, [&] { return next(count, requests, done, indices, statuses); },
+        count, requests, [&](MPI_Request* all) { return next(count, all, done, indices, statuses); },
         [&](std::uint64_t begun) {
           return testsome(runtime().host.Testsome, count, requests, done, indices, statuses, begun);
         },
@@ -137,10 +137,12 @@ class RequestCalls {
   static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
     if (next == nullptr) next = ask_for_status;
     Failure failure;
-    if (all_belong_to_host() || activities.find(request) == nullptr) [[likely]]
+    const Activity* mine = all_belong_to_host() ? nullptr : activities.find(request);
+    if (mine == nullptr) [[likely]]
       return next(request);
     if (look_at_one(request, failure)) return 1;
-    return active(request) == nullptr ? next(request) : 0;
+    if (active(request) != nullptr) return 0;
+    return mine->was_started_by_host() ? next(request) : 1;
   }
 
   static int request_free(decltype(PMPI_Request_free)* next, MPI_Request* request) {
@@ -167,7 +169,7 @@ class RequestCalls {
  private:
   using Failure = RequestFailure;
 
-  [[nodiscard]] static bool all_belong_to_host() { return !activities.any_active() || inside_offbeat; }
+  [[nodiscard]] static bool all_belong_to_host() { return !activities.any() || inside_offbeat; }
   [[nodiscard]] static Activity* find_persistent(const MPI_Request* request) {
     if (!activities.any_persistent() || inside_offbeat || request == nullptr) return nullptr;
     Activity* mine = activities.find(*request);
@@ -313,8 +315,11 @@ class RequestCalls {
     if (all_belong_to_host() || flag == nullptr) [[likely]]
       return next(count, requests);
     Found found = find_unfinished_own(count, requests);
-    if (found.own_seen == 0)
-      return measured(count, requests, Waits::no, [&] { return next(count, requests); });
+    if (found.own_seen == 0) {
+      return measured(count, requests, Waits::no, [&] {
+        return call_host_with_shown(count, requests, [&](MPI_Request* all) { return next(count, all); });
+      });
+    }
     if (found.place >= 0 && count > 1) {
       give_turn(found.request);
       *flag = 0;
@@ -396,8 +401,11 @@ class RequestCalls {
   template <class Next, class Test, class IsOver>
   static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
     if (all_belong_to_host()) [[likely]]
-      return next();
-    if (!has_active(count, requests)) return measured(count, requests, Waits::yes, next);
+      return next(requests);
+    if (!has_active(count, requests)) {
+      return measured(count, requests, Waits::yes,
+                      [&] { return call_host_with_shown(count, requests, next); });
+    }
     std::uint64_t begun = 0;
     for_each_active(count, requests, [&](int, Activity& mine) {
       if (mine.is_measured()) begun = RowTrial::now();

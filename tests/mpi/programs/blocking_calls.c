@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "child") == 0) {
     MPI_Comm parent;
     MPI_Comm_get_parent(&parent);
-    MPI_Barrier(parent); /* MPICH fails when the child ends before both parents have connected to it */
+    MPI_Barrier(parent); /* MPICH's MPI_Comm_spawn fails if the child ends before both parents have connected */
     MPI_Comm_disconnect(&parent);
     return MPI_Finalize();
   }

@@ -71,16 +71,11 @@ static void drain(int way, int left) {
 }
 
 /* Every fourth request is a message. Every fifth of the others is persistent, and every second one of these is not
- * started. MPICH by itself waits forever for those. */
-#ifdef OPEN_MPI
-enum { has_inactive = 1 };
-#else
-enum { has_inactive = 0 };
-#endif
+ * started. */
 enum kind { COLLECTIVE, MESSAGE, ACTIVE, INACTIVE };
 static enum kind kind_of(int i, int with_messages, int with_persistent) {
   if (with_messages && i % 4 == 3) return MESSAGE;
-  if (with_persistent && i % 5 == 0) return has_inactive && i % 2 ? INACTIVE : ACTIVE;
+  if (with_persistent && i % 5 == 0) return i % 2 ? INACTIVE : ACTIVE;
   return COLLECTIVE;
 }
 

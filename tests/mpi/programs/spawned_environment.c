@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
     print_variable("OFFBEAT_ALLREDUCE");
     print_variable("OFFBEAT_STALL_S");
   }
-  MPI_Barrier(jobs); /* MPICH fails when children end before all parents have connected to them */
+  MPI_Barrier(jobs); /* MPICH's MPI_Comm_spawn fails if children end before all parents have connected */
   MPI_Comm_disconnect(&jobs);
   if (check_failures != 0) MPI_Abort(MPI_COMM_WORLD, 1);
   fflush(NULL);
