@@ -31,7 +31,7 @@ from offbeat.units import format_size
 
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
-_MANY_RANKS = 8192  # with more, a simulation takes seconds
+_MANY_RANKS = 8192  # with more, a simulation takes seconds, so few algorithms are simulated
 _MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # how many then; flat ones ignore nodes
 
 
@@ -271,8 +271,8 @@ def _ordered(terms: Terms, question: Question, trials: Sequence[_Trial]) -> list
 def _longest_first(questions: Sequence[Question]) -> list[Question]:
     """Sort so that no core is left with a long simulation at the end.
 
-    Questions with the most ranks come first. Among equals the longest and the shortest vectors take longest,
-    so sizes are taken from both ends in turn.
+    Questions with the most ranks come first. With many ranks, the longest vectors take longest, and the
+    shortest ones, for which all ranks of a node send. So sizes are taken from both ends in turn.
     """
     by_ranks: dict[int, list[Question]] = {}
     for question in sorted(questions, key=lambda q: -q.size_bytes):

@@ -74,8 +74,6 @@ class Communicator final : public OperationsOwner {
   // Likewise prints what `choose_to_begin` finds.
   void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
-  // Returns true if other ranks may wait on the board for this one.
-  [[nodiscard]] bool has_others_on_board() const { return serves() && size_ > 1 && means_.have_board(); }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] const CommunicatorLife& life() const { return life_; }

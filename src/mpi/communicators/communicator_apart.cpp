@@ -50,9 +50,9 @@ void Communicator::use(const RequestStages& request_stages) {
 std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
   const BoardSize size = size_of_board_for(call);
   if (!serves()) return std::make_unique<Communicator>(*this, size);
-  life_.require_intact();  // after a failure this rank may have taken fewer stages than the others
   RequestStages& shared = request_stages_[size.window_bytes < process_.settings.window_bytes ? 0 : 1];
   if (has_stage_for(shared, call.collective)) {
+    life_.require_intact();  // after a failure this rank may have taken fewer stages than the others
     const RequestStages mine = shared;
     if (++shared.next == shared.end) shared = {};
     auto made = std::make_unique<Communicator>(*this, size);
@@ -60,7 +60,8 @@ std::unique_ptr<Communicator> Communicator::make_for_request(const Call& call) {
     return made;
   }
   std::unique_ptr<Communicator> made;
-  static_cast<void>(run_unless_out_of_memory([&] { made = std::make_unique<Communicator>(*this, size); }));
+  if (!life_.is_broken())
+    static_cast<void>(run_unless_out_of_memory([&] { made = std::make_unique<Communicator>(*this, size); }));
   if (!start(made.get(), process_, life_.handle(), call.collective)) return nullptr;
   shared = made->request_stages();
   return made;

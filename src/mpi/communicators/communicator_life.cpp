@@ -47,11 +47,12 @@ void CommunicatorLife::throw_earlier_failure() const {
 
 std::optional<CommunicatorLife::Failure> CommunicatorLife::record_failure(
     const std::exception_ptr& exception) {
-  if (is_broken_.exchange(true, std::memory_order_relaxed)) return {};
+  if (is_broken()) return {};
   const Failure failure = failure_of(exception);
   const bool is_meant_for_the_program =
       failure.code == FaultTolerance::revoked || failure.code == FaultTolerance::process_failed;
   if (is_meant_for_the_program) failure_ = failure.code;
+  if (is_broken_.exchange(true, std::memory_order_acq_rel)) return {};
   return failure;
 }
 

@@ -63,7 +63,7 @@ class CommunicatorLife {
     if (is_broken()) [[unlikely]]
       throw_earlier_failure();
   }
-  [[nodiscard]] bool is_broken() const { return is_broken_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_broken() const { return is_broken_.load(std::memory_order_acquire); }
   struct Failure {
     const char* text;  // lives as long as the exception; null if the program itself revoked the communicator
     int code;          // an error code of the host MPI

@@ -25,14 +25,12 @@ void Activities::cancel_reservation() noexcept {
 void Activities::insert_persistent(HostRequest& known_as) noexcept {
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(known_as.handle), known_as);
-  add_to_count(count_, 1);
   add_to_count(persistent_, 1);
 }
 
 void Activities::erase_persistent(const HostRequest& known_as) noexcept {
   const std::lock_guard lock(lock_);
   table_.erase(abi::bits(known_as.handle));
-  add_to_count(count_, -1);
   add_to_count(persistent_, -1);
 }
 
@@ -42,7 +40,7 @@ HostRequest* Activities::take_request(Activity& activity) {
     if (spare_requests_ != nullptr) {
       HostRequest* const request = std::exchange(spare_requests_, spare_requests_->next_spare);
       request->serves = &activity;
-      add_to_count(count_, 1);
+      add_to_count(active_, 1);
       return request;
     }
   }
@@ -59,7 +57,7 @@ HostRequest* Activities::take_request(Activity& activity) {
   activity.process_.progress.report_polls_to(on_poll_of_host);
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(made->handle), *made);
-  add_to_count(count_, 1);
+  add_to_count(active_, 1);
   return made.release();
 }
 
@@ -70,26 +68,26 @@ bool Activities::give_back(Activity& activity) noexcept {
   HostRequest* const request = std::exchange(activity.request_, nullptr);
   request->serves = nullptr;
   request->next_spare = std::exchange(spare_requests_, request);
-  add_to_count(count_, -1);
+  add_to_count(active_, -1);
   return true;
 }
 
 void Activities::watch_requests_of_host(int by) noexcept {
   const std::lock_guard lock(lock_);
-  add_to_count(count_, by);
+  add_to_count(active_, by);
 }
 
 void Activities::forget(const HostRequest& request) noexcept {
   const std::lock_guard lock(lock_);
   table_.erase(abi::bits(request.handle));
-  if (request.serves != nullptr) add_to_count(count_, -1);
+  if (request.serves != nullptr) add_to_count(active_, -1);
 }
 
 // This function cannot tell which function the host is in. If the program waits there for a request of
 // offbeat's, it calls none of offbeat's functions meanwhile, and the host calls this again and again.
 void Activities::on_poll_of_host() noexcept {
   constexpr int patience = 16;
-  if (inside_offbeat || !activities.any()) return;
+  if (inside_offbeat || !activities.any_active()) return;
   const int polls = activities.polls_of_host_.load(std::memory_order_relaxed) + 1;
   activities.polls_of_host_.store(polls % patience, std::memory_order_relaxed);
   if (polls < patience) return;

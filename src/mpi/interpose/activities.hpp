@@ -28,9 +28,9 @@ struct HostRequest {
 // The activities of this process, by request.
 class Activities {
  public:
-  // Returns true if any collective may be active or persistent. Only then must the functions for requests
-  // look requests up. Costs one load.
-  [[nodiscard]] bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
+  // Returns true if any collective may be active. Only then must the functions for requests look requests up.
+  // Costs one load.
+  [[nodiscard]] bool any_active() const { return active_.load(std::memory_order_relaxed) > 0; }
   [[nodiscard]] bool any_persistent() const { return persistent_.load(std::memory_order_relaxed) > 0; }
   // Returns the activity of a request, or null if the request is not offbeat's.
   [[nodiscard]] Activity* find(MPI_Request request) const {
@@ -74,7 +74,7 @@ class Activities {
   void tell_host(const Host& host) noexcept;
 
   SpinLock lock_;
-  std::atomic<int> count_{0};
+  std::atomic<int> active_{0};
   std::atomic<int> persistent_{0};
   std::atomic<int> polls_of_host_{
       0};  // how often the host has polled since one of offbeat's functions was called

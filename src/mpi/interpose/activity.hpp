@@ -191,9 +191,9 @@ template <Collective collective, Form form, class Arguments>
     if (form == Form::persistent ? is_started : known != nullptr) {
       operations_under_way.clear();
       const auto make = [&] { return std::make_unique<Activity>(process, form); };
-      // Ranks that wait on the board for this one would wait forever if it had no memory here.
-      const bool others_wait = known != nullptr && known->has_others_on_board();
-      auto activity = others_wait ? known->break_on_error(collective, std::size_t{0}, make) : make();
+      // Without memory this rank counts one call less than the others, which may wait for it.
+      const bool others_count = known != nullptr && known->serves() && known->size() > 1;
+      auto activity = others_count ? known->break_on_error(collective, std::size_t{0}, make) : make();
       activity->set_communicator_handle(call.communicator);
       ActivityCarrier carrier{*activity};
       auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));

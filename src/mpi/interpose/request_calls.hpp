@@ -2,7 +2,8 @@
 // These functions start, complete and free requests if some of the requests are offbeat's (activity.hpp).
 //
 // Each function completes offbeat's requests itself, and calls `next` for the host's. The host regards
-// offbeat's requests in the list as incomplete. While offbeat has no request, each function costs one load.
+// offbeat's active requests in the list as incomplete, and does not see inactive ones. While offbeat has no
+// request, each function costs two loads.
 #pragma once
 
 #include <cstdint>
@@ -82,15 +83,14 @@ class RequestCalls {
   template <class Next>
   static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
                      MPI_Status* status, std::uint64_t begun = 0) {
-    if (all_belong_to_host()) [[likely]]
-      return next(count, requests, index, flag, status);
+    const auto by_host = [&](MPI_Request* all) { return next(count, all, index, flag, status); };
+    if (none_is_active()) [[likely]]
+      return call_host_with_shown(count, requests, by_host);
     Failure failure;
     const int found = finish_first(count, requests, status, begun, failure);
     if (found < 0) {
-      return measured(count, requests, Waits::no, [&] {
-        return call_host_with_shown(count, requests,
-                                    [&](MPI_Request* all) { return next(count, all, index, flag, status); });
-      });
+      return measured(count, requests, Waits::no,
+                      [&] { return call_host_with_shown(count, requests, by_host); });
     }
     *index = found;
     *flag = 1;
@@ -99,8 +99,10 @@ class RequestCalls {
   template <class Next>
   static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
                       MPI_Status statuses[], std::uint64_t begun = 0) {
-    if (all_belong_to_host()) [[likely]]
-      return next(count, requests, done, indices, statuses);
+    if (none_is_active()) [[likely]] {
+      return call_host_with_shown(
+          count, requests, [&](MPI_Request* all) { return next(count, all, done, indices, statuses); });
+    }
     Failure failure;
     const int own = finish_some(count, requests, indices, statuses, begun, failure);
     const int code = measured(count, requests, Waits::no, [&] {
@@ -114,10 +116,8 @@ class RequestCalls {
 
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
-    if (all_belong_to_host() || flag == nullptr) [[likely]]
-      return next(request, flag, status);
     Failure failure;
-    if (!look_at_one(request, failure))
+    if (none_is_active() || flag == nullptr || !look_at_one(request, failure)) [[likely]]
       return call_host_with_shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
     *flag = 1;
     if (status != MPI_STATUS_IGNORE) set_status(runtime().host, status);
@@ -128,16 +128,15 @@ class RequestCalls {
   static int request_get_status_of_list(Next* next, int count, const MPI_Request requests[], Rest... rest) {
     if (next == nullptr) return raise(runtime().host, MPI_COMM_SELF, MPI_ERR_UNSUPPORTED_OPERATION);
     auto* const all = const_cast<MPI_Request*>(requests);
-    if (all_belong_to_host()) [[likely]]
-      return next(count, all, rest...);
-    tell_host(count, all);
+    if (!none_is_active()) [[unlikely]]
+      tell_host(count, all);
     return call_host_with_shown(count, all, [&](MPI_Request* seen) { return next(count, seen, rest...); });
   }
   // Serves MPICH's extension, which looks at the request and changes nothing.
   static int request_is_complete(int (*next)(MPI_Request), MPI_Request request) {
     if (next == nullptr) next = ask_for_status;
     Failure failure;
-    const Activity* mine = all_belong_to_host() ? nullptr : activities.find(request);
+    const Activity* mine = inside_offbeat ? nullptr : activities.find(request);
     if (mine == nullptr) [[likely]]
       return next(request);
     if (look_at_one(request, failure)) return 1;
@@ -151,7 +150,7 @@ class RequestCalls {
       if (mine->abandon()) delete mine;
       operations_under_way.clear();
       inside_offbeat = was_inside;
-    } else if (!all_belong_to_host() && request != nullptr) {
+    } else if (!none_is_active() && request != nullptr) {
       const InsideOffbeat guard;
       if (Activity* one = active(*request)) {
         one->share_with_host();
@@ -169,7 +168,7 @@ class RequestCalls {
  private:
   using Failure = RequestFailure;
 
-  [[nodiscard]] static bool all_belong_to_host() { return !activities.any() || inside_offbeat; }
+  [[nodiscard]] static bool none_is_active() { return !activities.any_active() || inside_offbeat; }
   [[nodiscard]] static Activity* find_persistent(const MPI_Request* request) {
     if (!activities.any_persistent() || inside_offbeat || request == nullptr) return nullptr;
     Activity* mine = activities.find(*request);
@@ -188,8 +187,12 @@ class RequestCalls {
   static int start(Next&& next, Activity& mine, MPI_Request* request) {
     if (mine.is_active()) return raise(runtime().host, mine.communicator(), MPI_ERR_REQUEST);
     const Outcome outcome = try_to_start(mine);
-    mine.started_by_host(outcome.kind == Outcome::Kind::native);
-    if (outcome.kind == Outcome::Kind::native) return next(request);
+    mine.started_by_host(false);
+    if (outcome.kind == Outcome::Kind::native) {
+      const int code = next(request);
+      mine.started_by_host(code == MPI_SUCCESS);
+      return code;
+    }
     if (outcome.kind == Outcome::Kind::failed)
       return raise(runtime().host, mine.communicator(), outcome.code);
     return MPI_SUCCESS;
@@ -275,8 +278,8 @@ class RequestCalls {
   }
   template <class Next>
   static int waitall_or_one(int count, MPI_Request* requests, MPI_Status* statuses, Next&& next) {
-    if (all_belong_to_host()) [[likely]]
-      return next(requests);
+    if (none_is_active()) [[likely]]
+      return call_host_with_shown(count, requests, next);
     Failure failure;
     const bool are_own = wait_for_own(count, requests, statuses, failure);
     if (are_own) return report_failure(MPI_SUCCESS, failure);
@@ -312,13 +315,13 @@ class RequestCalls {
   }
   template <class Next>
   static int testall_or_one(int count, MPI_Request* requests, int* flag, MPI_Status* statuses, Next&& next) {
-    if (all_belong_to_host() || flag == nullptr) [[likely]]
-      return next(count, requests);
+    const auto by_host = [&](MPI_Request* all) { return next(count, all); };
+    if (none_is_active() || flag == nullptr) [[likely]]
+      return call_host_with_shown(count, requests, by_host);
     Found found = find_unfinished_own(count, requests);
     if (found.own_seen == 0) {
-      return measured(count, requests, Waits::no, [&] {
-        return call_host_with_shown(count, requests, [&](MPI_Request* all) { return next(count, all); });
-      });
+      return measured(count, requests, Waits::no,
+                      [&] { return call_host_with_shown(count, requests, by_host); });
     }
     if (found.place >= 0 && count > 1) {
       give_turn(found.request);
@@ -400,8 +403,8 @@ class RequestCalls {
   }
   template <class Next, class Test, class IsOver>
   static int waits_for_some(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
-    if (all_belong_to_host()) [[likely]]
-      return next(requests);
+    if (none_is_active()) [[likely]]
+      return call_host_with_shown(count, requests, next);
     if (!has_active(count, requests)) {
       return measured(count, requests, Waits::yes,
                       [&] { return call_host_with_shown(count, requests, next); });
@@ -441,7 +444,8 @@ class RequestCalls {
   }
   template <class Body>
   static int call_host_with_shown(int count, MPI_Request* requests, Body&& body) {
-    if (!activities.any_persistent()) return body(requests);
+    if (!activities.any_persistent() || inside_offbeat) [[likely]]
+      return body(requests);
     return call_host_with(count, requests, RequestsForHost::OwnRequests::shown, body);
   }
   // Tells the host of all collectives that are over.

@@ -11,8 +11,8 @@
 namespace offbeat::wrapped {
 
 // The generalised request of an active persistent collective replaces its handle. MPI_REQUEST_NULL replaces
-// requests that offbeat completes afterwards. It also replaces inactive persistent requests, for which MPICH
-// 4 and 5 wait forever, but not those that the host has started.
+// requests that offbeat completes afterwards. It also replaces inactive persistent requests that the host has
+// never started, for which MPICH 4 and 5 wait forever.
 class RequestsForHost {
  public:
   enum class OwnRequests : std::uint8_t { shown, hidden };

@@ -123,7 +123,7 @@ static void at_the_bottom(void) {
   MPI_Type_free(&both);
 }
 
-/* Inactive requests are complete, although the host has never started those of offbeat's. */
+/* Inactive requests are complete, although the host has never started offbeat's. */
 static void all_are_inactive(MPI_Request requests[3]) {
   int index = 0, count = 0, done[3], flag = 0;
   MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
@@ -134,8 +134,12 @@ static void all_are_inactive(MPI_Request requests[3]) {
   CHECK(count == MPI_UNDEFINED, "waitsome of inactive ones: %d", count);
   MPI_Testall(3, requests, &flag, MPI_STATUSES_IGNORE);
   CHECK(flag == 1, "testall of inactive ones: %d", flag);
+  index = flag = count = 0;
+  MPI_Testsome(3, requests, &count, done, MPI_STATUSES_IGNORE);
+  CHECK(count == MPI_UNDEFINED, "testsome of inactive ones: %d", count);
   MPI_Testany(3, requests, &index, &flag, MPI_STATUS_IGNORE);
   CHECK(flag == 1 && index == MPI_UNDEFINED, "testany of inactive ones: %d, %d", flag, index);
+  flag = 0;
   MPI_Request_get_status(requests[0], &flag, MPI_STATUS_IGNORE);
   CHECK(flag == 1, "the status of an inactive one: %d", flag);
 }
@@ -160,6 +164,7 @@ static void persistent(MPI_Comm communicator) {
     MPI_Test(&requests[0], &flag, &status);
     CHECK(flag == 1 && status.MPI_SOURCE == MPI_ANY_SOURCE, "an inactive request: %d, source %d", flag,
           status.MPI_SOURCE);
+    all_are_inactive(requests);
     MPI_Startall(2, requests);
     check_calls += 1;
     int index = -1, done[3];
@@ -188,7 +193,6 @@ static void persistent(MPI_Comm communicator) {
         for (flag = 0; flag == 0;) MPI_Test(&requests[1], &flag, MPI_STATUS_IGNORE);
         for (flag = 0; flag == 0;) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
     }
-    all_are_inactive(requests);
     for (int k = 0; k < 3; ++k) CHECK(requests[k] == kept[k], "request %d has changed", k);
     int wrong = small != round;
     for (int i = 0; i < MANY; ++i) wrong += output[i] != (i + round) * world_size;
