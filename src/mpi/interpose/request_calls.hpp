@@ -168,6 +168,7 @@ class RequestCalls {
  private:
   using Failure = RequestFailure;
 
+  // Also returns true inside offbeat, where the host serves all requests.
   [[nodiscard]] static bool none_is_active() { return !activities.any_active() || inside_offbeat; }
   [[nodiscard]] static Activity* find_persistent(const MPI_Request* request) {
     if (!activities.any_persistent() || inside_offbeat || request == nullptr) return nullptr;

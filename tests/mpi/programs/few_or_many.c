@@ -70,8 +70,8 @@ static void drain(int way, int left) {
   }
 }
 
-/* Every fourth request is a message. Of the others, those whose number is a multiple of 5 are persistent, and those with
- * an odd one of these are not started. */
+/* Every fourth request is a message. Any other is persistent if its number is a multiple of 5, and is not started if that
+ * number is odd. */
 enum kind { COLLECTIVE, MESSAGE, ACTIVE, INACTIVE };
 static enum kind kind_of(int i, int with_messages, int with_persistent) {
   if (with_messages && i % 4 == 3) return MESSAGE;
