@@ -62,7 +62,9 @@ class Network:
         return _core.cheapest_grid(ranks, size, machine=self.path)[0]
 
     def model(self, ranks: int, expression: str, size: int) -> float:
-        between = self._machine.between_nodes[0]
+        # The least latency and the highest rate of all messages: which one holds depends on the algorithm.
+        latency_us = min(each.latency_us for each in self._machine.between_nodes)
+        rate = max(each.bandwidth_gb_per_s for each in self._machine.between_nodes)
         message = self._machine.message_between_nodes
         overheads = message.send_overhead_us + message.receive_overhead_us
         cost = _core.cost(
@@ -70,8 +72,8 @@ class Network:
             expression,
             ranks,
             size,
-            a=(between.latency_us + overheads) * 1e-6,
-            b=1e-9 / between.bandwidth_gb_per_s,
+            a=(latency_us + overheads) * 1e-6,
+            b=1e-9 / rate,
             c=self._machine.combine_ns_per_byte * 1e-9,
             o=max(message.send_overhead_us, message.receive_overhead_us) * 1e-6,
             eager_bytes=self._machine.eager_limit_bytes,

@@ -62,7 +62,7 @@ struct Traffic {
 // Python's: -1 if a signal's handler has raised an exception.
 using CheckSignals = int (*)();
 // Returns 0 if the simulation is to stop.
-using Report = int (*)(std::uint64_t events);
+using Report = int (*)(std::uint64_t events, double now);
 
 struct Stopped {};
 
@@ -151,8 +151,8 @@ class Machine {
     const auto known = known_collective(collective);
     const auto parsed = parse_expression(known, expression);
     const PhantomCalls calls(known, bytes, ranks_);
-    simulator_.set_progress_report([&](std::uint64_t events) {
-      if (check_signals() != 0 || report(events) == 0) throw Stopped();
+    simulator_.set_progress_report([&](std::uint64_t events, double now) {
+      if (check_signals() != 0 || report(events, now) == 0) throw Stopped();
     });
     return simulator_.run(
         [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,

@@ -19,14 +19,14 @@ std::string name_in_expressions(const suara::BaseAlgorithm& base, std::size_t se
   return std::string(base.name) + (segment > 0 ? "(" + std::to_string(segment >> 10) + "KiB)" : "");
 }
 
-// Returns the length of most messages that the algorithm sends in a square grid. It says which of the
-// machine's protocols counts.
-std::size_t message_bytes(const suara::BaseAlgorithm& base, int ranks, std::size_t bytes,
-                          std::size_t segment) {
-  const auto block = static_cast<std::size_t>(static_cast<double>(bytes) / std::sqrt(ranks));
-  if (base.name == "ring") return block;
-  if (base.name == "ring_segmented") return std::min(block, segment);
-  return base.name == "rabenseifner" ? bytes / 2 : bytes;
+const Machine::Messages& messages_of(const Machine& machine, bool within_node) {
+  return within_node ? machine.within_node : machine.between_nodes;
+}
+
+// Returns how long a core or a port is busy with each of many messages.
+double time_per_message(const Machine::Messages& messages) {
+  return std::max(messages.send_overhead + messages.send_gap,
+                  messages.receive_overhead + messages.receive_gap);
 }
 
 suara::Hockney hockney_of_message(const Machine::Messages& messages, std::size_t bytes) {
@@ -36,11 +36,17 @@ suara::Hockney hockney_of_message(const Machine::Messages& messages, std::size_t
           protocol.per_byte};
 }
 
-suara::Hockney hockney(const Machine& machine, std::string_view expression, bool within_node,
-                       std::size_t length_of_messages) {
-  const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
-  if (fitted != nullptr) return {fitted->latency, fitted->per_byte};
-  return hockney_of_message(within_node ? machine.within_node : machine.between_nodes, length_of_messages);
+suara::HockneyByLength costs_of_messages(const Machine::Messages& messages) {
+  std::vector<std::size_t> limits;
+  for (const Machine::Protocol& each : messages.protocols) {
+    if (each.from_bytes > 0) limits.push_back(each.from_bytes);
+  }
+  if (messages.handshake > 0) limits.push_back(messages.eager_bytes + 1);
+  std::ranges::sort(limits);
+  std::vector<suara::LongerMessages> longer;
+  for (const std::size_t from : limits)
+    longer.push_back({static_cast<double>(from), hockney_of_message(messages, from)});
+  return {hockney_of_message(messages, 0), std::move(longer)};
 }
 
 constexpr std::size_t openmpi_segment_bytes = 1 << 20;  // of Open MPI's ring_segmented, by default
@@ -65,14 +71,22 @@ int consecutive_ranks(const Placement& placement) {
 
 }  // namespace
 
-std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement, std::size_t bytes,
-                                 std::string_view mpi) {
+std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement, std::string_view mpi) {
+  const suara::HockneyByLength within = costs_of_messages(machine.within_node);
+  const suara::HockneyByLength between = costs_of_messages(machine.between_nodes);
+  const bool is_one_node = placement.nodes == 1;
+  const double o = time_per_message(messages_of(machine, is_one_node));
   std::vector<GridPart> parts;
   const auto add = [&](std::string expression, const suara::BaseAlgorithm& base, std::size_t segment) {
-    const std::size_t length_of_messages = message_bytes(base, placement.ranks, bytes, segment);
-    const suara::Hockney within = hockney(machine, expression, true, length_of_messages);
-    const suara::Hockney between = hockney(machine, expression, false, length_of_messages);
-    parts.push_back({std::move(expression), {&base, within, between, static_cast<double>(segment)}});
+    suara::Candidate candidate{&base, within, between, o, static_cast<double>(segment)};
+    for (const bool within_node : {true, false}) {
+      const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
+      if (fitted == nullptr) continue;
+      (within_node ? candidate.within : candidate.between) =
+          suara::Hockney{fitted->latency, fitted->per_byte};
+      if (within_node == is_one_node) candidate.o = 0;
+    }
+    parts.push_back({std::move(expression), std::move(candidate)});
   };
   if (mpi.empty()) {
     for (const suara::BaseAlgorithm& base : suara::bases()) {
@@ -100,14 +114,13 @@ namespace {
 class GridSearch {
  public:
   GridSearch(const Machine& machine, const Placement& placement, std::size_t bytes, std::string_view mpi)
-      : parts_(grid_parts(machine, placement, bytes, mpi)) {
+      : parts_(grid_parts(machine, placement, mpi)) {
     for (const GridPart& part : parts_) candidates_.push_back(part.candidate);
-    const Machine::Messages& messages = placement.nodes == 1 ? machine.within_node : machine.between_nodes;
+    const Machine::Messages& messages = messages_of(machine, placement.nodes == 1);
     problem_ = {.ranks = placement.ranks,
                 .ranks_per_node = consecutive_ranks(placement),
                 .bytes = static_cast<double>(bytes),
                 .c = machine.combine_per_byte,
-                .o = std::max(messages.send_overhead, messages.receive_overhead),
                 .eager_bytes = static_cast<double>(messages.eager_bytes),
                 .node_b = machine.node_per_byte,
                 .message = hockney_of_message(messages, bytes),

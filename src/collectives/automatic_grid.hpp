@@ -28,7 +28,7 @@ struct GridPart {
 // parameters for use them; the others use the costs of messages. If `mpi` names a host, returns that host's
 // native(NAME) for which the file has parameters instead.
 [[nodiscard]] std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement,
-                                               std::size_t bytes, std::string_view mpi = {});
+                                               std::string_view mpi = {});
 
 // The cheapest grid as an expression: one algorithm if splitting the ranks does not pay. If `mpi` names a
 // host, it may be a grid of the host's own algorithms.

@@ -83,13 +83,13 @@ FormulaInput CostModel::input(const CostCase& call) const {
                   .c = call.c,
                   .a_within = call.a_within,
                   .b_within = call.b_within,
+                  .o = call.o,
                   .nodes = nodes,
                   .s = ranks / nodes,
                   .radix = static_cast<double>(expression_.radix),
                   .segment_bytes = static_cast<double>(expression_.bytes),
                   .dimensions = expression_.dimensions};
   in.w = in.n > call.eager_bytes ? 1 : 0;
-  in.o = in.w > 0 ? 0 : call.o;
   if (expression_.algorithm == &combinators::pipeline) {
     const auto bytes = static_cast<std::size_t>(call.bytes);
     in.s =

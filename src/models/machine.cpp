@@ -257,6 +257,8 @@ Machine::Messages messages(const Toml& toml, const std::string& file, const std:
   Machine::Messages found{.protocols = {{0, latency(reader), seconds_per_byte(reader)}},
                           .send_overhead = reader.number_or("send_overhead_us", 0) * 1e-6,
                           .receive_overhead = reader.number_or("receive_overhead_us", 0) * 1e-6,
+                          .send_gap = reader.number_or("send_gap_us", 0) * 1e-6,
+                          .receive_gap = reader.number_or("receive_gap_us", 0) * 1e-6,
                           .handshake = reader.number_or("handshake_us", 0) * 1e-6,
                           .eager_bytes = reader.bytes_or("eager_limit_bytes", eager_bytes)};
   for (const Table& table : toml.tables()) {
@@ -312,6 +314,8 @@ std::uint64_t Machine::hash() const {
     }
     add(each->send_overhead);
     add(each->receive_overhead);
+    add(each->send_gap);
+    add(each->receive_gap);
     add(each->handshake);
     add(static_cast<double>(each->eager_bytes));
   }

@@ -23,6 +23,8 @@ struct Machine {
     std::vector<Protocol> protocols;  // shortest messages first; at least one
     double send_overhead = 0;         // of a core, for each message
     double receive_overhead = 0;
+    double send_gap = 0;  // of a port, after each message
+    double receive_gap = 0;
     double handshake = 0;         // each way, above the eager limit
     std::size_t eager_bytes = 0;  // longer messages wait for their receivers
 

@@ -20,16 +20,18 @@ int log2_of_power(int q) { return std::countr_zero(static_cast<unsigned>(q)); }
 // Returns the time to fold p ranks into q groups, and to send them the result.
 double fold(const Costs& k, int p, int q) {
   if (q >= p) return 0;
+  const auto [a, b] = k.message(k.n);
   const double others = (p + q - 1) / q - 1;  // of the largest group
-  const double collect = k.w > 0 ? others * (k.a + k.n * k.b + k.n * k.c)
-                                 : k.a + k.n * k.b + (others - 1) * k.n * std::max(k.b, k.c) + k.n * k.c;
-  return collect + k.a + others * k.n * k.b + k.w * (others - 1) * k.a;
+  const double collect = k.w > 0 ? others * (a + k.n * b + k.n * k.c)
+                                 : a + k.n * b + (others - 1) * k.n * std::max(b, k.c) + k.n * k.c;
+  return collect + a + others * k.n * b + k.w * (others - 1) * a;
 }
 
 double linear(const Costs& k, int p) {
-  const double move = k.n * k.b;
+  const auto [a, b] = k.message(k.n);
+  const double move = k.n * b;
   const double combine = k.n * k.c;
-  if (k.w > 0) return (p - 1) * (2 * k.a + 2 * move + combine);
+  if (k.w > 0) return (p - 1) * (2 * a + 2 * move + combine);
   const double at_once = std::min(p - 1.0, std::max(1.0, std::min(7.0, std::floor((1 << 20) / k.n))));
   const double last = p - 1 - at_once * (std::ceil((p - 1) / at_once) - 1);
   const double each = std::max(move, k.o);
@@ -37,85 +39,107 @@ double linear(const Costs& k, int p) {
       (p - 2 - last) * each + std::min(p - 1.0, at_once + last) * combine + last * k.o;
   const double busy_since_first = (at_once - 1) * each + (p - 1) * combine + (p - 1 - at_once) * k.o;
   const double after_first = std::max({(p - 2) * each + last * combine, combined_last, busy_since_first});
-  return 2 * (k.a + move) + after_first + (p - 2) * (move + k.o);
+  return 2 * (a + move) + after_first + (p - 2) * (move + k.o);
 }
 
 double binomial(const Costs& k, int p) {
+  const auto [a, b] = k.message(k.n);
   const int q = power_of_two(p);
   const double log = log2_of_power(q);
   const double surplus = p > q ? 1 : 0;
-  const double move = k.n * k.b;
+  const double move = k.n * b;
   const double combine = k.n * k.c;
   const double log_up = log + surplus;
-  const double reduce = std::max(log * (k.a + move + combine) + surplus * (combine + k.w * (k.a + move)),
-                                 k.a + log_up * move + combine);
-  return reduce + log * (k.a + move) + surplus * (move + k.w * k.a);
+  const double reduce = std::max(log * (a + move + combine) + surplus * (combine + k.w * (a + move)),
+                                 a + log_up * move + combine);
+  return reduce + log * (a + move) + surplus * (move + k.w * a);
 }
 
 double recursive_doubling(const Costs& k, int p) {
+  const auto [a, b] = k.message(k.n);
   const int q = power_of_two(p);
-  const double early = k.w == 0 && p > q && 2 * p <= 3 * q ? k.a : 0;
-  return log2_of_power(q) * (k.a + k.n * k.b + k.n * k.c) + fold(k, p, q) - early;
+  const double early = k.w == 0 && p > q && 2 * p <= 3 * q ? a : 0;
+  return log2_of_power(q) * (a + k.n * b + k.n * k.c) + fold(k, p, q) - early;
 }
 
 double ring(const Costs& k, int p) {
+  const auto [a, b] = k.message(k.n / p);
   const double part = k.n * (p - 1) / p;
-  return 2 * (p - 1) * k.a + part * (2 * k.b + k.c);
+  return 2 * (p - 1) * a + part * (2 * b + k.c);
 }
 
 // Two segments are in flight. Each step of a pair ends with the slower of latency and work; the last segment
-// may be shorter than the others.
+// may be shorter than the others. Then a ring of whole blocks follows.
 double ring_segmented(const Costs& k, int p) {
   const double block = k.n / p;
   const double s = std::max(1.0, std::ceil(block / k.segment));
   const double full = std::min(block, k.segment);
   const double last = block - (s - 1) * full;
-  const double alone = k.a + full * (k.b + k.c);
-  const double work = full * std::max(k.b, k.c);
-  const double work_of_last = last * std::max(k.b, k.c);
+  const auto [a, b] = k.message(full);
+  const Hockney of_last = k.message(last);
+  const Hockney of_block = k.message(block);
+  const double alone = a + full * (b + k.c);
+  const double work = std::max(full * b, full * k.c + 2 * k.o);
+  const double work_of_last = std::max(last * of_last.b, last * k.c + 2 * k.o);
   const double pairs = std::floor(s / 2);
+  const double whole = of_block.a + block * of_block.b;
   if (s > 2 * pairs) {
-    const double steps = pairs * std::max(alone, 2 * work) + k.a + last * (k.b + k.c);
-    return (p - 1) * (steps + k.a + block * k.b);
+    const double steps = pairs * std::max(alone, 2 * work) + of_last.a + last * (of_last.b + k.c);
+    return (p - 1) * (steps + whole);
   }
   const double last_pair = std::max(alone, work + work_of_last);
   const double steps = (pairs - 1) * std::max(alone, 2 * work) + last_pair;
-  return (p - 1) * (steps + k.a + block * k.b) + alone + work_of_last - last_pair;
+  return (p - 1) * (steps + whole) + alone + work_of_last - last_pair;
 }
 
+// The messages of each phase are a half of the vector, a quarter, and so on.
 double rabenseifner(const Costs& k, int p) {
   const int q = power_of_two(p);
-  const double part = k.n * (q - 1) / q;
-  return 2 * log2_of_power(q) * k.a + part * (2 * k.b + k.c) + fold(k, p, q);
+  double moving = 0;
+  for (int d = 2; d <= q; d *= 2) {
+    const double bytes = k.n / d;
+    const auto [a, b] = k.message(bytes);
+    moving += 2 * (a + bytes * b);
+  }
+  return moving + k.n * (q - 1) / q * k.c + fold(k, p, q);
+}
+
+CostTerms terms_of_linear(const Costs& k, double) {
+  const auto [a, b] = k.message(k.n);
+  return {.linear = 2 * k.w * a + k.n * (2 * b + k.c)};
+}
+CostTerms terms_of_binomial(const Costs& k, double) {
+  const auto [a, b] = k.message(k.n);
+  return {.logarithmic = 2 * a + k.n * (2 * b + k.c)};
+}
+CostTerms terms_of_recursive_doubling(const Costs& k, double) {
+  const auto [a, b] = k.message(k.n);
+  return {.logarithmic = a + k.n * (b + k.c)};
+}
+CostTerms terms_of_ring(const Costs& k, double p) {
+  const auto [a, b] = k.message(k.n / p);
+  return {.linear = 2 * a, .reciprocal = -k.n * (2 * b + k.c)};
+}
+CostTerms terms_of_ring_segmented(const Costs& k, double p) {
+  if (k.n / p <= k.segment) return terms_of_ring(k, p);
+  const double g = k.segment;
+  const auto [a, b] = k.message(g);
+  const Hockney of_block = k.message(k.n / p);
+  const double segment = std::max(a + g * (b + k.c), 2 * std::max(g * b, g * k.c + 2 * k.o)) / 2;
+  return {.linear = of_block.a, .reciprocal = -k.n * (segment / g + of_block.b)};
+}
+CostTerms terms_of_rabenseifner(const Costs& k, double p) {
+  const auto [a, b] = k.message(k.n / p);
+  return {.logarithmic = 2 * a, .reciprocal = -k.n * (2 * b + k.c)};
 }
 
 constexpr std::array base_algorithms{
-    BaseAlgorithm{"linear", linear,
-                  [](const Costs& k, double) -> CostTerms {
-                    return {.linear = 2 * k.w * k.a + k.n * (2 * k.b + k.c)};
-                  }},
-    BaseAlgorithm{
-        "binomial", binomial,
-        [](const Costs& k, double) -> CostTerms { return {.logarithmic = 2 * k.a + k.n * (2 * k.b + k.c)}; }},
-    BaseAlgorithm{
-        "recursive_doubling", recursive_doubling,
-        [](const Costs& k, double) -> CostTerms { return {.logarithmic = k.a + k.n * (k.b + k.c)}; }},
-    BaseAlgorithm{"ring", ring,
-                  [](const Costs& k, double) -> CostTerms {
-                    return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-                  }},
-    BaseAlgorithm{"ring_segmented", ring_segmented,
-                  [](const Costs& k, double p) -> CostTerms {
-                    if (k.n / p <= k.segment)
-                      return {.linear = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-                    const double g = k.segment;
-                    const double segment = std::max(k.a + g * (k.b + k.c), 2 * g * std::max(k.b, k.c)) / 2;
-                    return {.linear = k.a, .reciprocal = -k.n * (segment / g + k.b)};
-                  }},
-    BaseAlgorithm{"rabenseifner", rabenseifner,
-                  [](const Costs& k, double) -> CostTerms {
-                    return {.logarithmic = 2 * k.a, .reciprocal = -k.n * (2 * k.b + k.c)};
-                  }},
+    BaseAlgorithm{"linear", linear, terms_of_linear},
+    BaseAlgorithm{"binomial", binomial, terms_of_binomial},
+    BaseAlgorithm{"recursive_doubling", recursive_doubling, terms_of_recursive_doubling},
+    BaseAlgorithm{"ring", ring, terms_of_ring},
+    BaseAlgorithm{"ring_segmented", ring_segmented, terms_of_ring_segmented},
+    BaseAlgorithm{"rabenseifner", rabenseifner, terms_of_rabenseifner},
 };
 
 // How the members of a line of the grid share nodes.
@@ -129,20 +153,18 @@ enum Level : std::size_t {
 class Search {
  public:
   Search(const Problem& problem, std::span<const Candidate> candidates)
-      : problem_(problem), candidates_(candidates) {
+      : problem_(problem), candidates_(candidates), message_costs_(problem.message) {
     const double w = problem.bytes > problem.eager_bytes ? 1 : 0;
     const double n = std::max(1.0, problem.bytes);
-    message_ = {.n = n, .a = problem.message.a, .b = problem.message.b, .c = problem.c, .w = w};
+    message_ = {.n = n, .messages = &message_costs_, .c = problem.c, .w = w};
     for (const Candidate& each : candidates) {
       std::array<Costs, level_count>& of_levels = costs_.emplace_back();
       for (std::size_t level = 0; level < level_count; ++level) {
-        const Hockney& h = level == within ? each.within : each.between;
-        const double b = level == shared ? std::max(h.b, problem.ranks_per_node * problem.node_b) : h.b;
         of_levels[level] = {.n = n,
-                            .a = h.a,
-                            .b = b,
+                            .messages = level == within ? &each.within : &each.between,
+                            .least_b = level == shared ? problem.ranks_per_node * problem.node_b : 0,
                             .c = problem.c,
-                            .o = w > 0 ? 0 : problem.o,
+                            .o = each.o,
                             .w = w,
                             .segment = each.segment};
       }
@@ -282,19 +304,28 @@ class Search {
     if (surplus == 0) return 0;
     const double whole = fold(message_, problem_.ranks, core);
     if (message_.w > 0 || surplus > grid.sizes[0]) return whole;
-    // Few ranks are late, and the others send before the folding ends. That saves a latency between the rows,
-    // and another one if a root collects from a row of which at most half is late.
-    const auto collects = [&](std::size_t algorithm) {
-      return candidates_[algorithm].base->name == "linear";
-    };
-    const auto* const end = grid.algorithms.begin() + grid.dimensions;
-    const bool is_half = 2 * surplus <= grid.sizes[0];
-    return whole - (is_half && std::any_of(grid.algorithms.begin(), end, collects) ? 2 : 1) * message_.a;
+    // Only the first row has late ranks, and the others send before the folding ends.
+    const std::string_view first = candidates_[grid.algorithms[0]].base->name;
+    const auto last = static_cast<std::size_t>(grid.dimensions) - 1;
+    const double saved =
+        surplus == 1 && first == "linear"
+            ? 2  // the late rank is the root, so everything else is there when it begins
+            : saved_latencies(candidates_[grid.algorithms[last]].base->name, grid.sizes[last]);
+    return whole - saved * problem_.message.a;
+  }
+
+  // Returns how many of the two latencies of folding a column saves whose first rank is late. One is saved if
+  // that rank has all data of the others when it begins, and one if it has the result before them.
+  [[nodiscard]] static double saved_latencies(std::string_view algorithm, int ranks) {
+    const bool halves = algorithm == "recursive_doubling" || algorithm == "rabenseifner";
+    if (algorithm == "linear" || algorithm == "binomial" || (halves && power_of_two(ranks) < ranks)) return 2;
+    return algorithm == "rabenseifner" ? 0 : 1;
   }
 
   const Problem& problem_;
   const std::span<const Candidate> candidates_;
   std::vector<std::array<Costs, level_count>> costs_;
+  const HockneyByLength message_costs_;
   Costs message_;
   std::vector<int> divisors_;
   std::vector<std::array<Line, level_count>> table_;

@@ -5,11 +5,14 @@
 // and bandwidth of its own. docs/explanation/models.md derives what is computed here.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace offbeat::suara {
 
@@ -19,15 +22,46 @@ struct Hockney {
   double b = 0;
 };
 
+// The parameters of messages of at least from_bytes bytes.
+struct LongerMessages {
+  double from_bytes = 0;
+  Hockney parameters;
+};
+
+// What messages cost by their length.
+class HockneyByLength {
+ public:
+  HockneyByLength() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): most machines have one latency and one rate
+  HockneyByLength(Hockney all, std::vector<LongerMessages> longer = {})
+      : all_(all), longer_(std::move(longer)) {}
+
+  [[nodiscard]] Hockney of(double bytes) const {
+    Hockney found = all_;
+    for (const LongerMessages& each : longer_)
+      if (bytes >= each.from_bytes) found = each.parameters;
+    return found;
+  }
+
+ private:
+  Hockney all_;
+  std::vector<LongerMessages> longer_;  // shortest first
+};
+
 // All that the cost of one algorithm depends on, besides the number of its ranks.
 struct Costs {
-  double n = 0;        // bytes of the vector
-  double a = 0;        // latency in seconds
-  double b = 0;        // seconds per byte that is sent
+  double n = 0;  // bytes of the vector
+  const HockneyByLength* messages = nullptr;
+  double least_b = 0;  // seconds per byte of what ranks of a node send together
   double c = 0;        // seconds per byte that is combined
-  double o = 0;        // time of a core for each further message that is under way at once; 0 if w is 1
+  double o = 0;        // time of a core for each further message that is under way at once
   double w = 0;        // 1 if a message of n bytes waits for its receiver, else 0
   double segment = 0;  // bytes of a segment of ring_segmented
+
+  [[nodiscard]] Hockney message(double bytes) const {
+    const Hockney found = messages->of(bytes);
+    return {found.a, std::max(found.b, least_b)};
+  }
 };
 
 // The part of a cost that depends on the number p of ranks, without rounding:
@@ -55,8 +89,9 @@ struct BaseAlgorithm {
 // A base algorithm on a machine.
 struct Candidate {
   const BaseAlgorithm* base = nullptr;
-  Hockney within;  // its parameters among the ranks of one node
-  Hockney between;
+  HockneyByLength within;  // among the ranks of one node
+  HockneyByLength between;
+  double o = 0;  // time of a core for each further message; 0 if the parameters were fitted without it
   double segment = 0;
 };
 
@@ -65,10 +100,9 @@ struct Problem {
   int ranks_per_node = 1;  // consecutive ranks share a node
   double bytes = 0;
   double c = 0;
-  double o = 0;
   double eager_bytes = 8192;  // longer messages wait for their receivers
   double node_b = 0;          // seconds per byte of all messages together that leave a node; 0: no limit
-  Hockney message;            // a single message between nodes, to fold surplus ranks
+  Hockney message;            // of `bytes` bytes between nodes, to fold surplus ranks
   int most_dimensions = 3;
   bool may_fold = true;  // false: the grid has exactly these ranks
 };

@@ -174,7 +174,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
     const SimulatedEvent event = events_.pop();
     now_ = event.time;
     dispatch(event);
-    if (++dispatched % events_between_reports == 0 && report_progress_) report_progress_(dispatched);
+    if (++dispatched % events_between_reports == 0 && report_progress_) report_progress_(dispatched, now_);
     if (failure_) std::rethrow_exception(failure_);
   }
   result_.events = sequence_;

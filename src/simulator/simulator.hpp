@@ -231,11 +231,10 @@ class Simulator {
   // adversary's seed. Throws SimulationError; an exception of a task is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
 
-  // `report` is called now and then during a run with the number of events so far. If it throws, the run
-  // ends.
-  void set_progress_report(std::function<void(std::uint64_t events)> report) {
-    report_progress_ = std::move(report);
-  }
+  // `report` is called now and then during a run, with the number of events so far and the virtual time. If
+  // it throws, the run ends.
+  using ProgressReport = std::function<void(std::uint64_t events, double now)>;
+  void set_progress_report(ProgressReport report) { report_progress_ = std::move(report); }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_.size()); }
 
@@ -331,7 +330,7 @@ class Simulator {
   Network network_;
   bool phantom_;
   std::optional<Adversary> adversary_;
-  std::function<void(std::uint64_t events)> report_progress_;
+  ProgressReport report_progress_;
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;

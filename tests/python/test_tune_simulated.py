@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,8 +187,26 @@ def test_what_the_host_has_anyway_is_no_choice() -> None:
 def test_a_simulation_that_takes_too_long_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_MOST_EVENTS", -1)
     own = (Phase("all", "allreduce", "ring"),)
-    with pytest.raises(hosts.TooManyEventsError):
+    with pytest.raises(hosts.TooLongError):
         Place(plain(), Shape(1024, 1)).last_delays_us(own, 1 << 20, [[0.0] * 1024])
+
+
+def test_a_call_that_takes_longer_than_anybody_asks_is_not_simulated_to_its_end() -> None:
+    own, together = (Phase("all", "allreduce", "ring"),), [[0.0] * 1024]
+    place = Place(plain(), Shape(1024, 1))
+    (us,) = place.last_delays_us(own, 1 << 20, together)
+    with pytest.raises(hosts.TooLongError):
+        place.last_delays_us(own, 1 << 20, together, most_us=us / 2)
+    assert place.last_delays_us(own, 1 << 20, together, most_us=us) == [us]
+
+
+def test_what_cannot_get_onto_the_shortlist_is_not_simulated_to_its_end() -> None:
+    question = Question("allreduce", 64 << 10, (1024, 1024), 1, (1024,))
+    asked = terms("infiniband", algorithms=("rabenseifner", "ring"), hosts=("intel",), patterns=("balanced",))
+    found = by_simulation.answer(asked, question)
+    alone = by_simulation.answer(replace(asked, algorithms=("rabenseifner",)), question)
+    assert (found.scores, found.standings) == (alone.scores, alone.standings)
+    assert found.simulations == alone.simulations
 
 
 def test_the_neighbours_algorithm_stays_if_it_is_as_good() -> None:

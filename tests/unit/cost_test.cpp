@@ -243,6 +243,7 @@ TEST(CostText, HasTheOverheadsOfCores) {
            Fan{allreduce, "recursive_doubling", {}},
            Fan{allreduce, "ring", {}},
            Fan{allreduce, "rabenseifner", {}},
+           Fan{allreduce, "ring_segmented(1KiB)", {1, 3}},
            Fan{bcast, "chain", {}},
            Fan{reduce, "chain", {}},
            Fan{alltoall, "pairwise", {}},

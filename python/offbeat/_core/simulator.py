@@ -68,7 +68,7 @@ class _Traffic(ctypes.Structure):
     )  # fmt: skip
 
 
-_ProgressCallback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64)
+_ProgressCallback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_double)
 _ProtocolRows = Sequence[tuple[int, float, float]]
 _MessageCosts = tuple[float, float, float, float, float]
 _NO_MESSAGE_COSTS: _MessageCosts = (0, 0, 0, 0, 0)
@@ -158,15 +158,18 @@ class SimulatedMachine:
         expression: str,
         size_bytes: int,
         arrivals: Sequence[float],
-        report: Callable[[int], None] | None,
+        report: Callable[[int, float], None] | None,
     ) -> Simulation:
-        """Simulate one call, in which rank k arrives at arrivals[k]. Calls report(events) now and then."""
+        """Simulate one call, in which rank k arrives at arrivals[k].
+
+        Calls report(events, seconds) now and then, with the virtual time.
+        """
         raised: list[BaseException] = []
 
-        def report_and_continue(events: int) -> int:
+        def report_and_continue(events: int, seconds: float) -> int:
             try:
                 if report is not None:
-                    report(events)
+                    report(events, seconds)
             except BaseException as error:
                 raised.append(error)
                 return 0

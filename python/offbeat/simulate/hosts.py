@@ -165,8 +165,8 @@ def default_algorithm(host: str, collective: str, shape: Shape, size_bytes: int)
     return ()
 
 
-class TooManyEventsError(Exception):
-    """A simulation that takes too long."""
+class TooLongError(Exception):
+    """A simulation that takes too long, or a call in it that takes longer than the caller wants to know."""
 
 
 class Place:
@@ -195,31 +195,38 @@ class Place:
         size_bytes: int,
         rounds: Sequence[Sequence[float]],
         seen: Sequence[float] | None = None,
+        most_us: float = math.inf,
     ) -> list[float]:
         """The time from the last arrival to the last exit, for each round of arrivals in microseconds.
 
         An algorithm that learns has seen one call before. Those of the first round are ``seen``; without, it
-        is the first round itself.
+        is the first round itself. TooLongError may come instead of a time above ``most_us``.
         """
         found = []
         before = rounds[0] if seen is None else seen
         for arrivals in rounds:
             now = list(arrivals)
+            end_us = max(arrivals) + most_us
             for phase in phases:
-                now = self._exits(phase, size_bytes, now, before if len(phases) == 1 else None)
+                now = self._exits(phase, size_bytes, now, before if len(phases) == 1 else None, end_us)
             found.append(max(now) - max(arrivals))
             before = arrivals
         return found
 
     def _exits(
-        self, phase: Phase, size_bytes: int, arrivals: Sequence[float], before: Sequence[float] | None
+        self,
+        phase: Phase,
+        size_bytes: int,
+        arrivals: Sequence[float],
+        before: Sequence[float] | None,
+        end_us: float,
     ) -> list[float]:
         nodes, ppn = self.shape
         if phase.where == "all":
-            return self._run(self.shape, phase, size_bytes, arrivals, before)
+            return self._run(self.shape, phase, size_bytes, arrivals, before, end_us)
         exits = list(arrivals)
         if phase.where == "leaders":
-            exits[::ppn] = self._run(Shape(nodes, 1), phase, size_bytes, arrivals[::ppn], None)
+            exits[::ppn] = self._run(Shape(nodes, 1), phase, size_bytes, arrivals[::ppn], None, end_us)
             return exits
         for node in range(nodes):
             first = node * ppn
@@ -228,7 +235,7 @@ class Place:
             key = phase, size_bytes, tuple(round(_NS_PER_US * (late - begin)) for late in mine)
             if key not in self._node_exits:
                 relative = [ns / _NS_PER_US for ns in key[2]]
-                self._node_exits[key] = self._run(Shape(1, ppn), phase, size_bytes, relative, None)
+                self._node_exits[key] = self._run(Shape(1, ppn), phase, size_bytes, relative, None, end_us)
             exits[first : first + ppn] = [begin + late for late in self._node_exits[key]]
         return exits
 
@@ -239,28 +246,31 @@ class Place:
         size_bytes: int,
         arrivals: Sequence[float],
         before: Sequence[float] | None,
+        end_us: float,
     ) -> list[float]:
         if shape.ranks == 1:
             return list(arrivals)
         size = math.ceil(size_bytes / shape.ranks) if phase.is_cut else size_bytes
         simulated = self._simulated(shape)
         simulated.forget()
-        rows = [arrivals]
-        if simulated.learns(phase.collective, phase.expression):
-            rows.insert(0, arrivals if before is None else before)
-        for row in rows:
-            begins = [1e-6 * late for late in row]
+
+        def exits(arrivals: Sequence[float], end_us: float) -> list[float]:
+            def report(events: int, seconds: float) -> None:
+                if events > _MOST_EVENTS or 1e6 * seconds > end_us:
+                    raise TooLongError
+                self._on_progress()
+
+            begins = [1e-6 * late for late in arrivals]
             try:
-                run = simulated.run(phase.collective, phase.expression, size, begins, self._report)
-            except TooManyEventsError:
+                run = simulated.run(phase.collective, phase.expression, size, begins, report)
+            except TooLongError:
                 self._made.pop(shape)  # its ranks are in the middle of a call
                 raise
-        return [1e6 * late for late in run["exits"]]
+            return [1e6 * late for late in run["exits"]]
 
-    def _report(self, events: int) -> None:
-        if events > _MOST_EVENTS:
-            raise TooManyEventsError
-        self._on_progress()
+        if simulated.learns(phase.collective, phase.expression):
+            exits(arrivals if before is None else before, math.inf)
+        return exits(arrivals, end_us)
 
     def _simulated(self, shape: Shape) -> _core.SimulatedMachine:
         if shape not in self._made:

@@ -261,7 +261,7 @@ class _PlanRunner:
         self._on_progress(what, self._done, 0)
         return self._machine.run(
             self._plan.collective, algorithm, size, [1e-6 * late for late in arrivals_us],
-            lambda events: self._on_progress(what, self._done, events),
+            lambda events, _: self._on_progress(what, self._done, events),
         )  # fmt: skip
 
     def _simulate(

@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from multiprocessing import get_context
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
 from offbeat.rules.spelling import counts_text
 from offbeat.simulate import hosts
-from offbeat.simulate.hosts import Phase, Phases, Place, TooManyEventsError
+from offbeat.simulate.hosts import Phase, Phases, Place, TooLongError
 from offbeat.simulate.machine import Machine
 from offbeat.simulate.simulation import Shape
 from offbeat.tune import simulated_candidates
@@ -131,9 +133,9 @@ class _Trial:
         balanced = [self.host_us(host, BALANCED) for host in terms.hosts]
         self._skew_us = terms.skew * fmean(balanced) if balanced else 0.0
 
-    def us(self, algorithm: str, pattern: str) -> float:
-        """The last delay of an offbeat algorithm."""
-        return self._phases_us((Phase("all", self._question.collective, algorithm),), pattern)
+    def us(self, algorithm: str, pattern: str, most_us: float = math.inf) -> float:
+        """The last delay of an offbeat algorithm. If it exceeds ``most_us``, the result may be infinite."""
+        return self._phases_us((Phase("all", self._question.collective, algorithm),), pattern, most_us)
 
     def host_us(self, host: str, pattern: str) -> float:
         """The last delay of a host: that of its fastest alternative."""
@@ -142,13 +144,16 @@ class _Trial:
         )
         return min((self._phases_us(phases, pattern) for phases in alternatives), default=math.inf)
 
-    def _phases_us(self, phases: Phases, pattern: str) -> float:
+    def _phases_us(self, phases: Phases, pattern: str, most_us: float = math.inf) -> float:
         key = phases, pattern
         if key not in self._us:
-            self._us[key] = self._simulate(phases, pattern)
+            us = self._simulate(phases, pattern, most_us)
+            if us > most_us:
+                return us
+            self._us[key] = us
         return self._us[key]
 
-    def _simulate(self, phases: Phases, pattern: str) -> float:
+    def _simulate(self, phases: Phases, pattern: str, most_us: float) -> float:
         ranks = self.place.shape.ranks
         if pattern == BALANCED:
             seen, rounds = None, [[0.0] * ranks]
@@ -158,8 +163,8 @@ class _Trial:
             seen, *rounds = [[self._skew_us * late for late in row] for row in some]
             rounds = rounds or [seen]  # a pattern that is not random has one round
         try:
-            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds, seen)
-        except TooManyEventsError:
+            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds, seen, most_us)
+        except TooLongError:
             return math.inf
         self.simulations += len(delays)
         return median(delays)
@@ -174,7 +179,7 @@ def answer(terms: Terms, question: Question) -> Answer:
     balanced = _balanced(terms, question, trials)
     names = sorted(balanced, key=lambda name: _mean_log(balanced[name]))
     if names:
-        shortlist = _SHORTLIST_OF_MANY_RANKS if _has_many_ranks(trials) else _SHORTLIST
+        shortlist = _shortlist(trials)
         limit = _mean_log(balanced[names[0]]) + math.log(shortlist.may_be_slower)
         names = [name for name in names if _mean_log(balanced[name]) <= limit][: shortlist.most]
     for host in terms.hosts:
@@ -191,7 +196,10 @@ def answer(terms: Terms, question: Question) -> Answer:
 
 
 def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dict[str, list[float]]:
-    """The times if no rank is late of the algorithms that are as fast as some host everywhere."""
+    """The times if no rank is late of the algorithms that are as fast as some host everywhere.
+
+    Those that cannot get onto the shortlist may be missing.
+    """
     found: dict[str, list[float]] = {}
     best = math.inf
     simulated = Counter[str]()
@@ -207,13 +215,17 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
         if models and _mean_log(models) > best + math.log(_MODEL_ERROR):
             continue
         alive = set(terms.hosts)
-        times = []
+        limit = best + math.log(_shortlist(trials).may_be_slower)
+        times: list[float] = []
         for k, trial in enumerate(trials):
             hosts_us = {host: trial.host_us(host, BALANCED) for host in alive}
-            if models and models[k] > _MODEL_ERROR * max(hosts_us.values()):
+            most_us = max(hosts_us.values())
+            if models and models[k] > _MODEL_ERROR * most_us:
                 alive = set()
             else:
-                times.append(trial.us(name, BALANCED))
+                if k == len(trials) - 1:
+                    most_us = min(most_us, math.exp(len(trials) * limit - sum(math.log(us) for us in times)))
+                times.append(trial.us(name, BALANCED, most_us))
                 alive = {host for host in alive if times[-1] <= hosts_us[host]}
             if not alive:
                 break
@@ -221,6 +233,10 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
             found[name] = times
             best = min(best, _mean_log(times))
     return found
+
+
+def _shortlist(trials: Sequence[_Trial]) -> _Shortlist:
+    return _SHORTLIST_OF_MANY_RANKS if _has_many_ranks(trials) else _SHORTLIST
 
 
 def _has_many_ranks(trials: Sequence[_Trial]) -> bool:
@@ -284,6 +300,22 @@ def _longest_first(questions: Sequence[Question]) -> list[Question]:
     return found
 
 
+@contextmanager
+def _with_huge_pages() -> Iterator[None]:
+    """Let programs that start meanwhile allocate huge pages, if their C library is glibc 2.35 or later.
+
+    The coroutines of many ranks are all over the memory, so most of their time goes to finding pages.
+    """
+    name, before = "GLIBC_TUNABLES", os.environ.get("GLIBC_TUNABLES")
+    os.environ[name] = ":".join(filter(None, [before, "glibc.malloc.hugetlb=1"]))
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
 def answers(
     terms: Terms, questions: Sequence[Question], on_progress: Callable[[Answer, int], None], workers: int = 0
 ) -> list[Answer]:
@@ -295,7 +327,7 @@ def answers(
             found[question] = answer(terms, question)
             on_progress(found[question], len(found))
     else:
-        with ProcessPoolExecutor(count) as pool:
+        with _with_huge_pages(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
             try:
                 order = _longest_first(questions)
                 for done in as_completed([pool.submit(answer, terms, question) for question in order]):

@@ -24,7 +24,7 @@ const Algorithm linear{
     .summary = "rank 0 collects, combines and sends the result to every rank; very few ranks",
     .cost =
         "w(p-1)(a + nb + nc) + (1-w)(a + nb + max((p-2) x + lnc, max((p-2-l) x + min(p-1, f+l) nc + lo,"
-        " (f-1) x + (p-1) nc + (p-1-f) o))) + a + nb + (p-2)(nb + o) + w(p-2) a, x = max(nb, o), f = "
+        " (f-1) x + (p-1) nc + (p-1-f) o))) + a + nb + (p-2)(nb + (1-w) o) + w(p-2) a, x = max(nb, o), f = "
         "min(p-1, max(1, min(7, floor(2^20/n)))), l = p-1 - f(ceil((p-1)/f) - 1), k = 2",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",

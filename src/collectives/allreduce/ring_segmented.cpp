@@ -41,7 +41,8 @@ const Algorithm ring_segmented{
     .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
     .cost =
         "(p-1)((k-[s=2k]) max(x, 2y) + [s=2k] max(x, y+z) + (s-2k) (a + r(b + c)) + a + n/p b) + [s=2k] "
-        "(x + z - max(x, y+z)), x = a + g(b + c), y = g max(b, c), z = r max(b, c), g = min(n/p, BYTES), r = "
+        "(x + z - max(x, y+z)), x = a + g(b + c), y = max(gb, gc + 2o), z = max(rb, rc + 2o), g = min(n/p, "
+        "BYTES), r = "
         "n/p - (s-1) g, s = ceil(n/p/BYTES), k = floor(s/2)",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",

@@ -25,7 +25,7 @@ const Algorithm linear{
     .name = "linear",
     .summary = "each rank sends directly to all others, eight messages at a time",
     .cost =
-        "(r-1) max(a + mb, 8x) + a + mb + (p-2 - 8(r-1)) x, x = max(mb, 2o), r = ceil((p-1)/8), m bytes"
+        "(r-1) max(a + mb, 8x) + a + mb + (p-2 - 8(r-1)) x, x = max(mb, 2(1-w) o), r = ceil((p-1)/8), m bytes"
         " in a block",
     .serves = {Collective::allgather, Collective::allgatherv, Collective::alltoall, Collective::alltoallv},
     .source = "Open MPI's basic linear algorithms",

@@ -19,7 +19,7 @@ Task bcast_from_rank_0::linear(Endpoint net, Call call) {
 const Algorithm bcast_algorithms::linear{
     .name = "linear",
     .summary = "the root sends to every rank in turn; very few ranks",
-    .cost = "a + nb + (p-2)(nb + o) + w(p-2) a, k = 1",
+    .cost = "a + nb + (p-2)(nb + (1-w) o) + w(p-2) a, k = 1",
     .serves = {Collective::bcast},
     .source = "Open MPI's basic linear broadcast",
     .run = for_any_root<bcast_from_rank_0::linear>,

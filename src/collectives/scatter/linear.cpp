@@ -28,7 +28,7 @@ Task run(Endpoint net, Call call, const Expression&) {
 const Algorithm linear{
     .name = "linear",
     .summary = "the root sends each rank its block in turn; large blocks, or very few ranks",
-    .cost = "a + nb + (p-2)(nb + o) + w(p-2) a, n bytes in a block",
+    .cost = "a + nb + (p-2)(nb + (1-w) o) + w(p-2) a, n bytes in a block",
     .serves = {Collective::scatter},
     .source = "Open MPI's basic linear scatter",
     .run = run,
