@@ -62,7 +62,7 @@ class Network:
         return _core.cheapest_grid(ranks, size, machine=self.path)[0]
 
     def model(self, ranks: int, expression: str, size: int) -> float:
-        # The least latency and the highest rate of all messages: which one holds depends on the algorithm.
+        # The least latency and the highest rate give a lower bound, so no fast grid is skipped.
         latency_us = min(each.latency_us for each in self._machine.between_nodes)
         rate = max(each.bandwidth_gb_per_s for each in self._machine.between_nodes)
         message = self._machine.message_between_nodes
@@ -76,6 +76,7 @@ class Network:
             b=1e-9 / rate,
             c=self._machine.combine_ns_per_byte * 1e-9,
             o=max(message.send_overhead_us, message.receive_overhead_us) * 1e-6,
+            v=overheads * 1e-6,
             eager_bytes=self._machine.eager_limit_bytes,
         )
         assert cost is not None

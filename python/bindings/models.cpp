@@ -14,7 +14,7 @@ extern "C" {
 
 // Evaluates the cost formula of an expression; null if the cost of a part is only words.
 int offbeat_python_cost(Text collective, Text expression, int ranks, std::size_t size_bytes, double a,
-                        double b, double c, double o, int nodes, double a_within, double b_within,
+                        double b, double c, double o, double v, int nodes, double a_within, double b_within,
                         std::size_t eager_bytes) {
   return answer([&] {
     const auto known = known_collective(collective);
@@ -31,6 +31,7 @@ int offbeat_python_cost(Text collective, Text expression, int ranks, std::size_t
                        .b = b,
                        .c = c,
                        .o = o,
+                       .v = v,
                        .a_within = a_within,
                        .b_within = b_within,
                        .eager_bytes = static_cast<double>(eager_bytes)});

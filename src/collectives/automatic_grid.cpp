@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "collectives/combinators/combinators.hpp"
@@ -19,34 +18,26 @@ std::string name_in_expressions(const suara::BaseAlgorithm& base, std::size_t se
   return std::string(base.name) + (segment > 0 ? "(" + std::to_string(segment >> 10) + "KiB)" : "");
 }
 
-const Machine::Messages& messages_of(const Machine& machine, bool within_node) {
-  return within_node ? machine.within_node : machine.between_nodes;
-}
-
-// Returns how long a core or a port is busy with each of many messages.
-double time_per_message(const Machine::Messages& messages) {
-  return std::max(messages.send_overhead + messages.send_gap,
-                  messages.receive_overhead + messages.receive_gap);
-}
-
-suara::Hockney hockney_of_message(const Machine::Messages& messages, std::size_t bytes) {
-  const Machine::Protocol& protocol = messages.protocol(bytes);
-  const double handshake = bytes > messages.eager_bytes ? 2 * messages.handshake : 0;
-  return {protocol.latency + messages.send_overhead + messages.receive_overhead + handshake,
-          protocol.per_byte};
-}
-
-suara::HockneyByLength costs_of_messages(const Machine::Messages& messages) {
+suara::Messages costs_of(const Machine::Messages& messages) {
+  const auto parameters = [&](std::size_t bytes) -> suara::Hockney {
+    const Machine::Protocol& protocol = messages.protocol(bytes);
+    const double handshake = bytes > messages.eager_bytes ? 2 * messages.handshake : 0;
+    return {protocol.latency + messages.send_overhead + messages.receive_overhead + handshake,
+            protocol.per_byte};
+  };
   std::vector<std::size_t> limits;
   for (const Machine::Protocol& each : messages.protocols) {
     if (each.from_bytes > 0) limits.push_back(each.from_bytes);
   }
   if (messages.handshake > 0) limits.push_back(messages.eager_bytes + 1);
   std::ranges::sort(limits);
-  std::vector<suara::LongerMessages> longer;
-  for (const std::size_t from : limits)
-    longer.push_back({static_cast<double>(from), hockney_of_message(messages, from)});
-  return {hockney_of_message(messages, 0), std::move(longer)};
+  suara::Messages costs{.shortest = parameters(0),
+                        .o = std::max(messages.send_overhead + messages.send_gap,
+                                      messages.receive_overhead + messages.receive_gap),
+                        .v = messages.send_overhead + messages.receive_overhead,
+                        .eager_bytes = static_cast<double>(messages.eager_bytes)};
+  for (const std::size_t from : limits) costs.longer.push_back({static_cast<double>(from), parameters(from)});
+  return costs;
 }
 
 constexpr std::size_t openmpi_segment_bytes = 1 << 20;  // of Open MPI's ring_segmented, by default
@@ -71,21 +62,19 @@ int consecutive_ranks(const Placement& placement) {
 
 }  // namespace
 
-std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement, std::string_view mpi) {
-  const suara::HockneyByLength within = costs_of_messages(machine.within_node);
-  const suara::HockneyByLength between = costs_of_messages(machine.between_nodes);
-  const bool is_one_node = placement.nodes == 1;
-  const double o = time_per_message(messages_of(machine, is_one_node));
+std::vector<GridPart> grid_parts(const Machine& machine, std::string_view mpi) {
+  const suara::Messages within = costs_of(machine.within_node);
+  const suara::Messages between = costs_of(machine.between_nodes);
   std::vector<GridPart> parts;
   const auto add = [&](std::string expression, const suara::BaseAlgorithm& base, std::size_t segment) {
-    suara::Candidate candidate{&base, within, between, o, static_cast<double>(segment)};
-    for (const bool within_node : {true, false}) {
+    // What was fitted to an algorithm has the time of the cores in it.
+    const auto fitted_or = [&](const suara::Messages& usual, bool within_node) -> suara::Messages {
       const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
-      if (fitted == nullptr) continue;
-      (within_node ? candidate.within : candidate.between) =
-          suara::Hockney{fitted->latency, fitted->per_byte};
-      if (within_node == is_one_node) candidate.o = 0;
-    }
+      if (fitted == nullptr) return usual;
+      return {.shortest = {fitted->latency, fitted->per_byte}, .eager_bytes = usual.eager_bytes};
+    };
+    suara::Candidate candidate{&base, fitted_or(within, true), fitted_or(between, false),
+                               static_cast<double>(segment)};
     parts.push_back({std::move(expression), std::move(candidate)});
   };
   if (mpi.empty()) {
@@ -114,16 +103,14 @@ namespace {
 class GridSearch {
  public:
   GridSearch(const Machine& machine, const Placement& placement, std::size_t bytes, std::string_view mpi)
-      : parts_(grid_parts(machine, placement, mpi)) {
+      : parts_(grid_parts(machine, mpi)) {
     for (const GridPart& part : parts_) candidates_.push_back(part.candidate);
-    const Machine::Messages& messages = messages_of(machine, placement.nodes == 1);
     problem_ = {.ranks = placement.ranks,
                 .ranks_per_node = consecutive_ranks(placement),
                 .bytes = static_cast<double>(bytes),
                 .c = machine.combine_per_byte,
-                .eager_bytes = static_cast<double>(messages.eager_bytes),
                 .node_b = machine.node_per_byte,
-                .message = hockney_of_message(messages, bytes),
+                .messages = costs_of(placement.nodes == 1 ? machine.within_node : machine.between_nodes),
                 .may_fold = mpi.empty()};
   }
 

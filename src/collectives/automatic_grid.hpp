@@ -27,8 +27,7 @@ struct GridPart {
 // Returns the algorithms that grid(auto) chooses from on this machine. Those that the machine file has
 // parameters for use them; the others use the costs of messages. If `mpi` names a host, returns that host's
 // native(NAME) for which the file has parameters instead.
-[[nodiscard]] std::vector<GridPart> grid_parts(const Machine& machine, const Placement& placement,
-                                               std::string_view mpi = {});
+[[nodiscard]] std::vector<GridPart> grid_parts(const Machine& machine, std::string_view mpi = {});
 
 // The cheapest grid as an expression: one algorithm if splitting the ranks does not pay. If `mpi` names a
 // host, it may be a grid of the host's own algorithms.

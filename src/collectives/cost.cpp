@@ -84,6 +84,7 @@ FormulaInput CostModel::input(const CostCase& call) const {
                   .a_within = call.a_within,
                   .b_within = call.b_within,
                   .o = call.o,
+                  .v = call.v,
                   .nodes = nodes,
                   .s = ranks / nodes,
                   .radix = static_cast<double>(expression_.radix),
@@ -110,9 +111,9 @@ double CostModel::busy(const CostCase& call) const {
   const Parts parts(*this, call);
   if (formula_.defines('u')) return formula_.value_of('u', input(call), &parts);
   CostCase bytes = call;
-  bytes.o = bytes.a = bytes.a_within = bytes.c = 0;
+  bytes.o = bytes.v = bytes.a = bytes.a_within = bytes.c = 0;
   CostCase combining = call;
-  combining.o = combining.a = combining.b = combining.a_within = combining.b_within = 0;
+  combining.o = combining.v = combining.a = combining.b = combining.a_within = combining.b_within = 0;
   return std::max((*this)(bytes), (*this)(combining));
 }
 
@@ -123,7 +124,7 @@ double CostModel::steps(const CostCase& call) const {
   if (formula_.defines('k')) return formula_.value_of('k', input(call), &parts);
   CostCase latencies = call;
   latencies.a = 1;
-  latencies.o = latencies.b = latencies.c = latencies.a_within = latencies.b_within = 0;
+  latencies.o = latencies.v = latencies.b = latencies.c = latencies.a_within = latencies.b_within = 0;
   return (*this)(latencies);
 }
 

@@ -23,6 +23,7 @@ struct CostCase {
   double b = 0;         // per byte between nodes
   double c = 0;         // per byte that is combined
   double o = 0;         // time of a core for each further message of several at once
+  double v = 0;         // time of a core to send a message and to receive another
   double a_within = 0;  // within a node
   double b_within = 0;
   double eager_bytes = 8192;  // longer messages wait for their receivers

@@ -181,6 +181,8 @@ class Formula::Evaluation {
         return input_.w;
       case 'o':
         return input_.o;
+      case 'v':
+        return input_.v;
       case 's':
         return input_.s;
       case 'f':
@@ -234,7 +236,7 @@ class Formula::Names {
       open_definitions_.pop_back();
       return missing_letter;
     }
-    return std::string_view("pnmabcwosfqD").find(letter) == std::string_view::npos ? letter : '\0';
+    return std::string_view("pnmabcwovsfqD").find(letter) == std::string_view::npos ? letter : '\0';
   }
 
   const Formula& formula_;

@@ -39,6 +39,7 @@ struct FormulaInput {
   double b_within = 0;
   double w = 0;  // 1 if a message of n bytes waits for its receiver, else 0
   double o = 0;  // time of a core for one more message, if several are under way at once
+  double v = 0;  // time of a core to send a message and to receive another
   double nodes = 1;
   double s = 1;                     // ranks on a node; the number of segments in a pipeline
   double f = 1;                     // how many of these segments are in flight

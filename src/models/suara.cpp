@@ -12,7 +12,7 @@ namespace offbeat::suara {
 namespace {
 
 // Table 1 of the paper, adapted to our algorithms. Each function equals the text in Algorithm::cost, which
-// people read (tests/unit/suara_test.cpp compares them).
+// people read, if all messages have the same a and b (tests/unit/suara_test.cpp compares them).
 
 int power_of_two(int p) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(p))); }
 int log2_of_power(int q) { return std::countr_zero(static_cast<unsigned>(q)); }
@@ -22,24 +22,24 @@ double fold(const Costs& k, int p, int q) {
   if (q >= p) return 0;
   const auto [a, b] = k.message(k.n);
   const double others = (p + q - 1) / q - 1;  // of the largest group
-  const double collect = k.w > 0 ? others * (a + k.n * b + k.n * k.c)
-                                 : a + k.n * b + (others - 1) * k.n * std::max(b, k.c) + k.n * k.c;
-  return collect + a + others * k.n * b + k.w * (others - 1) * a;
+  const double collect = k.w() > 0 ? others * (a + k.n * b + k.n * k.c)
+                                   : a + k.n * b + (others - 1) * k.n * std::max(b, k.c) + k.n * k.c;
+  return collect + a + others * k.n * b + k.w() * (others - 1) * a;
 }
 
 double linear(const Costs& k, int p) {
   const auto [a, b] = k.message(k.n);
   const double move = k.n * b;
   const double combine = k.n * k.c;
-  if (k.w > 0) return (p - 1) * (2 * a + 2 * move + combine);
+  const double o = k.messages->o;
+  if (k.w() > 0) return (p - 1) * (2 * a + 2 * move + combine);
   const double at_once = std::min(p - 1.0, std::max(1.0, std::min(7.0, std::floor((1 << 20) / k.n))));
   const double last = p - 1 - at_once * (std::ceil((p - 1) / at_once) - 1);
-  const double each = std::max(move, k.o);
-  const double combined_last =
-      (p - 2 - last) * each + std::min(p - 1.0, at_once + last) * combine + last * k.o;
-  const double busy_since_first = (at_once - 1) * each + (p - 1) * combine + (p - 1 - at_once) * k.o;
+  const double each = std::max(move, o);
+  const double combined_last = (p - 2 - last) * each + std::min(p - 1.0, at_once + last) * combine + last * o;
+  const double busy_since_first = (at_once - 1) * each + (p - 1) * combine + (p - 1 - at_once) * o;
   const double after_first = std::max({(p - 2) * each + last * combine, combined_last, busy_since_first});
-  return 2 * (a + move) + after_first + (p - 2) * (move + k.o);
+  return 2 * (a + move) + after_first + (p - 2) * (move + o);
 }
 
 double binomial(const Costs& k, int p) {
@@ -50,15 +50,15 @@ double binomial(const Costs& k, int p) {
   const double move = k.n * b;
   const double combine = k.n * k.c;
   const double log_up = log + surplus;
-  const double reduce = std::max(log * (a + move + combine) + surplus * (combine + k.w * (a + move)),
+  const double reduce = std::max(log * (a + move + combine) + surplus * (combine + k.w() * (a + move)),
                                  a + log_up * move + combine);
-  return reduce + log * (a + move) + surplus * (move + k.w * a);
+  return reduce + log * (a + move) + surplus * (move + k.w() * a);
 }
 
 double recursive_doubling(const Costs& k, int p) {
   const auto [a, b] = k.message(k.n);
   const int q = power_of_two(p);
-  const double early = k.w == 0 && p > q && 2 * p <= 3 * q ? a : 0;
+  const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? a : 0;
   return log2_of_power(q) * (a + k.n * b + k.n * k.c) + fold(k, p, q) - early;
 }
 
@@ -79,8 +79,8 @@ double ring_segmented(const Costs& k, int p) {
   const Hockney of_last = k.message(last);
   const Hockney of_block = k.message(block);
   const double alone = a + full * (b + k.c);
-  const double work = std::max(full * b, full * k.c + 2 * k.o);
-  const double work_of_last = std::max(last * of_last.b, last * k.c + 2 * k.o);
+  const double work = std::max(full * b, full * k.c + k.messages->v);
+  const double work_of_last = std::max(last * of_last.b, last * k.c + k.messages->v);
   const double pairs = std::floor(s / 2);
   const double whole = of_block.a + block * of_block.b;
   if (s > 2 * pairs) {
@@ -92,7 +92,7 @@ double ring_segmented(const Costs& k, int p) {
   return (p - 1) * (steps + whole) + alone + work_of_last - last_pair;
 }
 
-// The messages of each phase are a half of the vector, a quarter, and so on.
+// In both phases the messages have n/2, n/4 and so on to n/q bytes.
 double rabenseifner(const Costs& k, int p) {
   const int q = power_of_two(p);
   double moving = 0;
@@ -106,7 +106,7 @@ double rabenseifner(const Costs& k, int p) {
 
 CostTerms terms_of_linear(const Costs& k, double) {
   const auto [a, b] = k.message(k.n);
-  return {.linear = 2 * k.w * a + k.n * (2 * b + k.c)};
+  return {.linear = 2 * k.w() * a + k.n * (2 * b + k.c)};
 }
 CostTerms terms_of_binomial(const Costs& k, double) {
   const auto [a, b] = k.message(k.n);
@@ -125,7 +125,7 @@ CostTerms terms_of_ring_segmented(const Costs& k, double p) {
   const double g = k.segment;
   const auto [a, b] = k.message(g);
   const Hockney of_block = k.message(k.n / p);
-  const double segment = std::max(a + g * (b + k.c), 2 * std::max(g * b, g * k.c + 2 * k.o)) / 2;
+  const double segment = std::max(a + g * (b + k.c), 2 * std::max(g * b, g * k.c + k.messages->v)) / 2;
   return {.linear = of_block.a, .reciprocal = -k.n * (segment / g + of_block.b)};
 }
 CostTerms terms_of_rabenseifner(const Costs& k, double p) {
@@ -153,10 +153,9 @@ enum Level : std::size_t {
 class Search {
  public:
   Search(const Problem& problem, std::span<const Candidate> candidates)
-      : problem_(problem), candidates_(candidates), message_costs_(problem.message) {
-    const double w = problem.bytes > problem.eager_bytes ? 1 : 0;
+      : problem_(problem), candidates_(candidates) {
     const double n = std::max(1.0, problem.bytes);
-    message_ = {.n = n, .messages = &message_costs_, .c = problem.c, .w = w};
+    folding_ = {.n = n, .messages = &problem.messages, .c = problem.c};
     for (const Candidate& each : candidates) {
       std::array<Costs, level_count>& of_levels = costs_.emplace_back();
       for (std::size_t level = 0; level < level_count; ++level) {
@@ -164,8 +163,6 @@ class Search {
                             .messages = level == within ? &each.within : &each.between,
                             .least_b = level == shared ? problem.ranks_per_node * problem.node_b : 0,
                             .c = problem.c,
-                            .o = each.o,
-                            .w = w,
                             .segment = each.segment};
       }
     }
@@ -302,20 +299,22 @@ class Search {
     const int core = grid.ranks();
     const int surplus = problem_.ranks - core;
     if (surplus == 0) return 0;
-    const double whole = fold(message_, problem_.ranks, core);
-    if (message_.w > 0 || surplus > grid.sizes[0]) return whole;
-    // Only the first row has late ranks, and the others send before the folding ends.
+    const double whole = fold(folding_, problem_.ranks, core);
+    if (folding_.w() > 0 || surplus > grid.sizes[0]) return whole;
+    // Folding delays only the first row. The others send before it ends.
     const std::string_view first = candidates_[grid.algorithms[0]].base->name;
     const auto last = static_cast<std::size_t>(grid.dimensions) - 1;
     const double saved =
         surplus == 1 && first == "linear"
             ? 2  // the late rank is the root, so everything else is there when it begins
             : saved_latencies(candidates_[grid.algorithms[last]].base->name, grid.sizes[last]);
-    return whole - saved * problem_.message.a;
+    // While the port is busy with a long message, it hides nothing.
+    const auto [a, b] = folding_.message(folding_.n);
+    return whole - saved * std::max(0.0, a - folding_.n * b);
   }
 
-  // Returns how many of the two latencies of folding a column saves whose first rank is late. One is saved if
-  // that rank has all data of the others when it begins, and one if it has the result before them.
+  // A column whose first rank is late hides up to two latencies of folding: one if all data of the others are
+  // there when that rank begins, and one if it has the result first.
   [[nodiscard]] static double saved_latencies(std::string_view algorithm, int ranks) {
     const bool halves = algorithm == "recursive_doubling" || algorithm == "rabenseifner";
     if (algorithm == "linear" || algorithm == "binomial" || (halves && power_of_two(ranks) < ranks)) return 2;
@@ -325,8 +324,7 @@ class Search {
   const Problem& problem_;
   const std::span<const Candidate> candidates_;
   std::vector<std::array<Costs, level_count>> costs_;
-  const HockneyByLength message_costs_;
-  Costs message_;
+  Costs folding_;
   std::vector<int> divisors_;
   std::vector<std::array<Line, level_count>> table_;
   Grid best_;
@@ -364,7 +362,7 @@ Grid cheapest_grid(const Problem& problem, std::span<const Candidate> candidates
     const int core = search.best_folded_ranks();
     if (core > 1 && core != power) search.try_divisors(core);
     // Short messages do not wait for their receivers, so a few surplus ranks cost next to nothing.
-    if (problem.bytes <= problem.eager_bytes) {
+    if (problem.bytes <= problem.messages.eager_bytes) {
       for (const int near : {problem.ranks - 1, problem.ranks - 2}) search.try_divisors(near);
     }
   }

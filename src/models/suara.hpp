@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -28,40 +29,37 @@ struct LongerMessages {
   Hockney parameters;
 };
 
-// What messages cost by their length.
-class HockneyByLength {
- public:
-  HockneyByLength() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): most machines have one latency and one rate
-  HockneyByLength(Hockney all, std::vector<LongerMessages> longer = {})
-      : all_(all), longer_(std::move(longer)) {}
+// What messages cost. The latency and the rate of a message depend on its length.
+struct Messages {
+  Hockney shortest;
+  std::vector<LongerMessages> longer{};  // shortest first
+  double o = 0;                          // time of a core for each further message that is under way at once
+  double v = 0;                          // time of a core to send a message and to receive another
+  double eager_bytes = 8192;             // longer messages wait for their receivers
 
   [[nodiscard]] Hockney of(double bytes) const {
-    Hockney found = all_;
-    for (const LongerMessages& each : longer_)
-      if (bytes >= each.from_bytes) found = each.parameters;
+    const double whole = std::ceil(bytes);
+    Hockney found = shortest;
+    for (const LongerMessages& each : longer)
+      if (whole >= each.from_bytes) found = each.parameters;
     return found;
   }
-
- private:
-  Hockney all_;
-  std::vector<LongerMessages> longer_;  // shortest first
 };
 
 // All that the cost of one algorithm depends on, besides the number of its ranks.
 struct Costs {
   double n = 0;  // bytes of the vector
-  const HockneyByLength* messages = nullptr;
-  double least_b = 0;  // seconds per byte of what ranks of a node send together
+  const Messages* messages = nullptr;
+  double least_b = 0;  // lower limit of b, if all ranks of a node send at once
   double c = 0;        // seconds per byte that is combined
-  double o = 0;        // time of a core for each further message that is under way at once
-  double w = 0;        // 1 if a message of n bytes waits for its receiver, else 0
   double segment = 0;  // bytes of a segment of ring_segmented
 
   [[nodiscard]] Hockney message(double bytes) const {
     const Hockney found = messages->of(bytes);
     return {found.a, std::max(found.b, least_b)};
   }
+  // Returns 1 if a message of n bytes waits for its receiver, else 0.
+  [[nodiscard]] double w() const { return n > messages->eager_bytes ? 1 : 0; }
 };
 
 // The part of a cost that depends on the number p of ranks, without rounding:
@@ -89,9 +87,8 @@ struct BaseAlgorithm {
 // A base algorithm on a machine.
 struct Candidate {
   const BaseAlgorithm* base = nullptr;
-  HockneyByLength within;  // among the ranks of one node
-  HockneyByLength between;
-  double o = 0;  // time of a core for each further message; 0 if the parameters were fitted without it
+  Messages within;  // among the ranks of one node
+  Messages between;
   double segment = 0;
 };
 
@@ -100,9 +97,8 @@ struct Problem {
   int ranks_per_node = 1;  // consecutive ranks share a node
   double bytes = 0;
   double c = 0;
-  double eager_bytes = 8192;  // longer messages wait for their receivers
-  double node_b = 0;          // seconds per byte of all messages together that leave a node; 0: no limit
-  Hockney message;            // of `bytes` bytes between nodes, to fold surplus ranks
+  double node_b = 0;  // seconds per byte of all messages together that leave a node; 0: no limit
+  Messages messages;  // with which surplus ranks are folded
   int most_dimensions = 3;
   bool may_fold = true;  // false: the grid has exactly these ranks
 };

@@ -139,7 +139,8 @@ TEST(MachineFile, CommentsDoNotCountWhenRanksCompareMachines) {
   const std::string text(small_machine);
   const std::uint64_t hash = parse_machine("a", text).hash();
   EXPECT_EQ(parse_machine("b", "# why\n" + text + "\n# end").hash(), hash);
-  EXPECT_NE(parse_machine("a", with("handshake_us = 1")).hash(), hash);
+  for (const char* key : {"handshake_us", "send_gap_us", "receive_gap_us", "send_overhead_us"})
+    EXPECT_NE(parse_machine("a", with(std::string(key) + " = 1")).hash(), hash) << key;
   EXPECT_NE(parse_machine("a", with("[[algorithm]]\nexpression = \"ring\"\nlatency_us = 1\n"
                                     "bandwidth_gb_per_s = 1"))
                 .hash(),
@@ -270,6 +271,59 @@ TEST(AutomaticGrid, RunsOnAnyNumberOfRanks) {
       }
     }
   }
+}
+
+// A message has the latency and rate of its length. Above the eager limit it waits for a handshake, each way.
+TEST(AutomaticGrid, APartHasTheCostsOfMessages) {
+  const Machine machine = parse_machine("a", R"toml(
+name = "a"
+eager_limit_bytes = 1000
+[core]
+combine_ns_per_byte = 0.1
+[within_node]
+latency_us = 1
+bandwidth_gb_per_s = 10
+eager_limit_bytes = 500
+[between_nodes]
+latency_us = 2
+bandwidth_gb_per_s = 1
+send_overhead_us = 0.25
+receive_overhead_us = 0.75
+send_gap_us = 5
+handshake_us = 3
+[[between_nodes.longer]]
+from_bytes = 600
+latency_us = 4
+bandwidth_gb_per_s = 2
+[[algorithm]]
+expression = "ring"
+latency_us = 7
+bandwidth_gb_per_s = 4
+)toml");
+  const std::vector<GridPart> parts = grid_parts(machine);
+  const auto part = [&](std::string_view expression) {
+    return std::ranges::find(parts, expression, &GridPart::expression)->candidate;
+  };
+  const suara::Messages between = part("rabenseifner").between;
+  for (const auto& [bytes, a, b] : std::vector<std::array<double, 3>>{{0, 3e-6, 1e-9},
+                                                                      {599, 3e-6, 1e-9},
+                                                                      {599.5, 5e-6, 5e-10},
+                                                                      {1000, 5e-6, 5e-10},
+                                                                      {1000.5, 11e-6, 5e-10}}) {
+    EXPECT_DOUBLE_EQ(between.of(bytes).a, a) << bytes;
+    EXPECT_DOUBLE_EQ(between.of(bytes).b, b) << bytes;
+  }
+  EXPECT_DOUBLE_EQ(between.o, 5.25e-6);
+  EXPECT_DOUBLE_EQ(between.v, 1e-6);
+  EXPECT_EQ(between.eager_bytes, 1000);
+  const suara::Messages within = part("ring").within;
+  EXPECT_EQ(within.eager_bytes, 500);
+  EXPECT_EQ(within.v, 0);
+  EXPECT_DOUBLE_EQ(within.of(1 << 20).a, 1e-6);
+  const suara::Messages fitted = part("ring").between;
+  EXPECT_DOUBLE_EQ(fitted.of(1 << 20).a, 7e-6) << "what was fitted to the algorithm has everything in it";
+  EXPECT_EQ(fitted.o, 0);
+  EXPECT_EQ(fitted.v, 0);
 }
 
 // The paper's parameters are those of each algorithm.

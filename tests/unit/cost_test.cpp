@@ -283,6 +283,7 @@ TEST(CostText, HasTheOverheadsOfCores) {
                                              .b = cost.b,
                                              .c = cost.c,
                                              .o = o,
+                                             .v = 2 * o,
                                              .eager_bytes = 1e12});
           const double error = predicted / time - 1;
           if (error < -worst.low || error > worst.high)

@@ -18,6 +18,7 @@ def cost(
     b: float,
     c: float,
     o: float = 0,
+    v: float = 0,
     nodes: int = 0,
     a_within: float = 0,
     b_within: float = 0,
@@ -29,7 +30,7 @@ def cost(
     """
     seconds: float | None = ask(
         "cost", as_text(collective), as_text(expression), as_int(ranks), as_size(size_bytes),
-        *map(ctypes.c_double, (a, b, c, o)), as_int(nodes),
+        *map(ctypes.c_double, (a, b, c, o, v)), as_int(nodes),
         *map(ctypes.c_double, (a_within, b_within)), as_size(eager_bytes),
     )  # fmt: skip
     return seconds

@@ -162,7 +162,7 @@ class SimulatedMachine:
     ) -> Simulation:
         """Simulate one call, in which rank k arrives at arrivals[k].
 
-        Calls report(events, seconds) now and then, with the virtual time.
+        Calls report(events, seconds) after every 2^20 events, with the virtual time.
         """
         raised: list[BaseException] = []
 

@@ -166,7 +166,7 @@ def default_algorithm(host: str, collective: str, shape: Shape, size_bytes: int)
 
 
 class TooLongError(Exception):
-    """A simulation that takes too long, or a call in it that takes longer than the caller wants to know."""
+    """A simulation that has too many events, or a call in it that exceeds the caller's limit."""
 
 
 class Place:
@@ -200,7 +200,8 @@ class Place:
         """The time from the last arrival to the last exit, for each round of arrivals in microseconds.
 
         An algorithm that learns has seen one call before. Those of the first round are ``seen``; without, it
-        is the first round itself. TooLongError may come instead of a time above ``most_us``.
+        is the first round itself. Raises TooLongError after too many events, and perhaps if a time exceeds
+        ``most_us``.
         """
         found = []
         before = rounds[0] if seen is None else seen

@@ -219,7 +219,7 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
         times: list[float] = []
         for k, trial in enumerate(trials):
             hosts_us = {host: trial.host_us(host, BALANCED) for host in alive}
-            most_us = max(hosts_us.values())
+            most_us = max(hosts_us.values(), default=math.inf)
             if models and models[k] > _MODEL_ERROR * most_us:
                 alive = set()
             else:
@@ -301,18 +301,20 @@ def _longest_first(questions: Sequence[Question]) -> list[Question]:
 
 
 @contextmanager
-def _with_huge_pages() -> Iterator[None]:
-    """Let programs that start meanwhile allocate huge pages, if their C library is glibc 2.35 or later.
+def huge_pages_in_children() -> Iterator[None]:
+    """Make child processes that start in this block use huge pages (glibc 2.35 or later).
 
-    The coroutines of many ranks are all over the memory, so most of their time goes to finding pages.
+    The coroutines of many ranks are spread over memory, so huge pages save address translations.
     """
     name, before = "GLIBC_TUNABLES", os.environ.get("GLIBC_TUNABLES")
-    os.environ[name] = ":".join(filter(None, [before, "glibc.malloc.hugetlb=1"]))
+    if before is None or "glibc.malloc.hugetlb" not in before:
+        os.environ[name] = ":".join(filter(None, [before, "glibc.malloc.hugetlb=1"]))
     try:
         yield
     finally:
-        del os.environ[name]
-        if before is not None:
+        if before is None:
+            del os.environ[name]
+        else:
             os.environ[name] = before
 
 
@@ -327,7 +329,7 @@ def answers(
             found[question] = answer(terms, question)
             on_progress(found[question], len(found))
     else:
-        with _with_huge_pages(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        with huge_pages_in_children(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
             try:
                 order = _longest_first(questions)
                 for done in as_completed([pool.submit(answer, terms, question) for question in order]):

@@ -90,7 +90,8 @@ def model_us(machine: Machine, collective: str, known: Modelled) -> float | None
 
     It serves as a lower bound, so it is too low rather than too high.
     """
-    a, b, o = _hockney(machine.between_nodes, machine.message_between_nodes, known.size_bytes)
+    between = machine.message_between_nodes
+    a, b, o = _hockney(machine.between_nodes, between, known.size_bytes)
     a_within, b_within, _ = _hockney(machine.within_node, machine.message_within_node, known.size_bytes)
     if known.ranks > known.nodes and known.expression not in NODE_AWARE:
         a, b = min(a, a_within), min(b, b_within)  # some of the messages stay on the node
@@ -103,6 +104,7 @@ def model_us(machine: Machine, collective: str, known: Modelled) -> float | None
         b=b,
         c=1e-9 * machine.combine_ns_per_byte,
         o=o,
+        v=1e-6 * (between.send_overhead_us + between.receive_overhead_us),
         nodes=known.nodes,
         a_within=a_within,
         b_within=b_within,

@@ -2,7 +2,7 @@
 // Idea: the reduce-scatter of `ring` runs in segments of at most BYTES of each block, with two segments in
 // flight. One is combined while the other travels. Then a ring allgather moves whole blocks.
 // Cost: (p-1)(s a + m max(b, c)) + (p-1)(a + m b), with m = n/p bytes in a block and s = ceil(m / BYTES)
-// segments. The slower of sending and combining counts.
+// segments. The slower of sending and combining counts, with the core's time for messages.
 // Other sizes: any p.
 // Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
 #include <algorithm>
@@ -41,9 +41,8 @@ const Algorithm ring_segmented{
     .summary = "ring whose reduce-scatter overlaps sending and combining, BYTES at a time; large messages",
     .cost =
         "(p-1)((k-[s=2k]) max(x, 2y) + [s=2k] max(x, y+z) + (s-2k) (a + r(b + c)) + a + n/p b) + [s=2k] "
-        "(x + z - max(x, y+z)), x = a + g(b + c), y = max(gb, gc + 2o), z = max(rb, rc + 2o), g = min(n/p, "
-        "BYTES), r = "
-        "n/p - (s-1) g, s = ceil(n/p/BYTES), k = floor(s/2)",
+        "(x + z - max(x, y+z)), x = a + g(b + c), y = max(gb, gc + v), z = max(rb, rc + v), g = min(n/p, "
+        "BYTES), r = n/p - (s-1) g, s = ceil(n/p/BYTES), k = floor(s/2)",
     .serves = {Collective::allreduce},
     .source = "Nuriyev et al. 2024",
     .parameters = parameters,
