@@ -7,9 +7,9 @@
 
 With --calibrate this runs `offbeat calibrate` on virtual hosts, which needs root, and then `offbeat bench` on
 hosts of each shape. With --here both run on this machine. Each line compares the simulated time with the
-lower quartile of the measured ones, which is what the calibration fits. The last lines say whether the
-intervals hold the rate and the delay of the virtual switch, and whether all errors are within 15% from 64 KiB
-on and within 30% below.
+lower quartile of the measured ones, which is what the calibration fits. The last lines say whether all errors
+are within 15% from 64 KiB on and within 30% below, and compare the intervals with the rate and the delay of
+the virtual switch, and with what plain TCP sockets get from it.
 """
 
 # ruff: noqa: E402 -- the folders of the tests come first
@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
 
 import result_file
 from harness import clean_environment
-from hosts import Cluster, HostsError, parse_shape
+from hosts import Cluster, HostsError, address, parse_shape
 from launch import ON_HOSTS, on_hosts, patient
 from offbeat.bench import results
 from offbeat.simulate import machine
@@ -128,8 +128,26 @@ def verdict(lines: list[dict[str, Any]]) -> None:
         print(f"{what}: {good} of {len(those)} within {bound:.0%}")
 
 
-def switch_in_intervals(file: Path, rate: float, delay: float) -> list[str]:
-    """Whether the intervals hold what the virtual switch was told to do."""
+def sockets_us(cluster: Cluster, size: int, rounds: int) -> float:
+    """Half of a round trip between the first two hosts through plain TCP sockets."""
+    python, program = sys.executable, str(ROOT / "tests" / "cluster" / "sockets.py")
+    first, second = cluster.alive()[:2]
+    server = subprocess.Popen([*cluster.enter(second), python, program, address(1)])
+    try:
+        words = [*cluster.enter(first), python, program, "--ask", address(1), str(size), str(rounds)]
+        return float(subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout)
+    finally:
+        server.wait(timeout=60)
+
+
+def by_sockets(cluster: Cluster) -> dict[str, float]:
+    """The latency and the rate that TCP gets from the switch."""
+    short, long = sockets_us(cluster, 1, 300), sockets_us(cluster, 4 << 20, 5)
+    return {"latency_us": short, "bandwidth_gb_per_s": (4 << 20) / (long - short) * 1e-3}
+
+
+def switch_in_intervals(file: Path, rate: float, delay: float, sockets: dict[str, float]) -> list[str]:
+    """Whether the intervals hold what the virtual switch was told to do, and what TCP gets from it."""
     between = json.loads(file.read_text())["parameters"]["between_nodes"]
     lines = []
     last = between["segments"][-1]
@@ -139,7 +157,10 @@ def switch_in_intervals(file: Path, rate: float, delay: float) -> list[str]:
     ):
         inside = interval["low"] <= truth <= (interval["high"] or float("inf"))
         text = f"{interval['value']:.4g} ({interval['low']:.4g} to {interval['high']:.4g})"
-        lines.append(f"{name}: the switch has {truth:g}, found {text}: {'inside' if inside else 'OUTSIDE'}")
+        lines.append(
+            f"{name}: the switch has {truth:g}, TCP {sockets[name]:.4g}, found {text}: "
+            f"{'inside' if inside else 'OUTSIDE'}"
+        )
     return lines
 
 
@@ -172,6 +193,7 @@ def run(options: argparse.Namespace) -> None:
             names = [options.calibrate, *options.shapes.split(",")]
             cluster = stack.enter_context(Cluster(max(len(parse_shape(name)) for name in names)))
             cluster.shape(options.rate, options.delay)
+            sockets = by_sockets(cluster)
             fitted_on, *shapes = [on_cluster(cluster, options.mpi, name) for name in names]
         file = folder / "machine.toml"
         more = [] if options.with_algorithms else ["--algorithms", "none"]
@@ -194,7 +216,7 @@ def run(options: argparse.Namespace) -> None:
         switch = (
             []
             if options.here
-            else switch_in_intervals(file.with_suffix(".json"), options.rate, options.delay)
+            else switch_in_intervals(file.with_suffix(".json"), options.rate, options.delay, sockets)
         )
         print("\n".join(switch))
         prefix = None if options.here else ON_HOSTS[options.mpi].prefix
