@@ -128,7 +128,7 @@ def verdict(lines: list[dict[str, Any]]) -> None:
         print(f"{what}: {good} of {len(those)} within {bound:.0%}")
 
 
-def sockets_us(cluster: Cluster, size: int, rounds: int) -> float:
+def half_round_trip_us(cluster: Cluster, size: int, rounds: int) -> float:
     """Half of a round trip between the first two hosts through plain TCP sockets."""
     python, program = sys.executable, str(ROOT / "tests" / "cluster" / "sockets.py")
     first, second = cluster.alive()[:2]
@@ -142,12 +142,12 @@ def sockets_us(cluster: Cluster, size: int, rounds: int) -> float:
 
 def by_sockets(cluster: Cluster) -> dict[str, float]:
     """The latency and the rate that TCP gets from the switch."""
-    short, long = sockets_us(cluster, 1, 300), sockets_us(cluster, 4 << 20, 5)
+    short, long = half_round_trip_us(cluster, 1, 300), half_round_trip_us(cluster, 4 << 20, 5)
     return {"latency_us": short, "bandwidth_gb_per_s": (4 << 20) / (long - short) * 1e-3}
 
 
 def switch_in_intervals(file: Path, rate: float, delay: float, sockets: dict[str, float]) -> list[str]:
-    """Whether the intervals hold what the virtual switch was told to do, and what TCP gets from it."""
+    """Whether the intervals hold what the virtual switch was told to do. Beside it is what TCP gets."""
     between = json.loads(file.read_text())["parameters"]["between_nodes"]
     lines = []
     last = between["segments"][-1]

@@ -62,7 +62,7 @@ class Network:
         return _core.cheapest_grid(ranks, size, machine=self.path)[0]
 
     def model(self, ranks: int, expression: str, size: int) -> float:
-        # The least latency and the highest rate give a lower bound, so no fast grid is skipped.
+        # The least latency and the highest rate, so that no fast grid is skipped.
         latency_us = min(each.latency_us for each in self._machine.between_nodes)
         rate = max(each.bandwidth_gb_per_s for each in self._machine.between_nodes)
         message = self._machine.message_between_nodes

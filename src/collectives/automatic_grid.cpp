@@ -67,7 +67,7 @@ std::vector<GridPart> grid_parts(const Machine& machine, std::string_view mpi) {
   const suara::Messages between = costs_of(machine.between_nodes);
   std::vector<GridPart> parts;
   const auto add = [&](std::string expression, const suara::BaseAlgorithm& base, std::size_t segment) {
-    // What was fitted to an algorithm has the time of the cores in it.
+    // Parameters that were fitted to an algorithm include the time of the cores.
     const auto fitted_or = [&](const suara::Messages& usual, bool within_node) -> suara::Messages {
       const Machine::Algorithm* fitted = machine.algorithm(expression, within_node);
       if (fitted == nullptr) return usual;

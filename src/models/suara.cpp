@@ -301,14 +301,14 @@ class Search {
     if (surplus == 0) return 0;
     const double whole = fold(folding_, problem_.ranks, core);
     if (folding_.w() > 0 || surplus > grid.sizes[0]) return whole;
-    // Folding delays only the first row. The others send before it ends.
+    // Folding delays only the first row. The others begin before it ends.
     const std::string_view first = candidates_[grid.algorithms[0]].base->name;
     const auto last = static_cast<std::size_t>(grid.dimensions) - 1;
     const double saved =
         surplus == 1 && first == "linear"
-            ? 2  // the late rank is the root, so everything else is there when it begins
+            ? 2  // the late rank is the root: all else is there when it begins, and it has the result first
             : saved_latencies(candidates_[grid.algorithms[last]].base->name, grid.sizes[last]);
-    // While the port is busy with a long message, it hides nothing.
+    // Each hidden latency shrinks by the time that the message keeps the port busy.
     const auto [a, b] = folding_.message(folding_.n);
     return whole - saved * std::max(0.0, a - folding_.n * b);
   }
@@ -316,8 +316,10 @@ class Search {
   // A column whose first rank is late hides up to two latencies of folding: one if all data of the others are
   // there when that rank begins, and one if it has the result first.
   [[nodiscard]] static double saved_latencies(std::string_view algorithm, int ranks) {
-    const bool halves = algorithm == "recursive_doubling" || algorithm == "rabenseifner";
-    if (algorithm == "linear" || algorithm == "binomial" || (halves && power_of_two(ranks) < ranks)) return 2;
+    const bool needs_power_of_two = algorithm == "recursive_doubling" || algorithm == "rabenseifner";
+    if (algorithm == "linear" || algorithm == "binomial" ||
+        (needs_power_of_two && power_of_two(ranks) < ranks))
+      return 2;
     return algorithm == "rabenseifner" ? 0 : 1;
   }
 

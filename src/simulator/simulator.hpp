@@ -231,8 +231,8 @@ class Simulator {
   // adversary's seed. Throws SimulationError; an exception of a task is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
 
-  // `report` is called after every 2^20 events of a run, with their number and the virtual time. If it
-  // throws, the run ends.
+  // `report` is called after every 2^20 events of a run, with the number of events so far and the virtual
+  // time. If it throws, the run ends.
   using ProgressReport = std::function<void(std::uint64_t events, double now)>;
   void set_progress_report(ProgressReport report) { report_progress_ = std::move(report); }
 

@@ -191,7 +191,7 @@ def test_a_simulation_that_takes_too_long_is_no_choice(monkeypatch: pytest.Monke
         Place(plain(), Shape(1024, 1)).last_delays_us(own, 1 << 20, [[0.0] * 1024])
 
 
-def test_a_call_that_takes_longer_than_anybody_asks_is_not_simulated_to_its_end() -> None:
+def test_a_call_above_the_limit_is_not_simulated_to_its_end() -> None:
     own, together = (Phase("all", "allreduce", "ring"),), [[0.0] * 1024]
     place = Place(plain(), Shape(1024, 1))
     (us,) = place.last_delays_us(own, 1 << 20, together)

@@ -200,8 +200,8 @@ class Place:
         """The time from the last arrival to the last exit, for each round of arrivals in microseconds.
 
         An algorithm that learns has seen one call before. Those of the first round are ``seen``; without, it
-        is the first round itself. Raises TooLongError after too many events, and perhaps if a time exceeds
-        ``most_us``.
+        is the first round itself. Raises TooLongError after too many events. A long simulation also raises it
+        when a time exceeds ``most_us``.
         """
         found = []
         before = rounds[0] if seen is None else seen
