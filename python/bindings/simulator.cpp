@@ -14,6 +14,7 @@
 
 #include "answer.hpp"
 #include "collectives/algorithm.hpp"
+#include "collectives/combinators/combinators.hpp"
 #include "models/max_rate.hpp"
 #include "simulator/phantom_calls.hpp"
 
@@ -137,8 +138,11 @@ class Machine {
 
   // Returns why an expression cannot run on this machine, or an empty text if it can.
   [[nodiscard]] std::string why_unsuitable(std::string_view collective, std::string_view expression) const {
-    const auto parsed = parse_expression(known_collective(collective), expression);
+    const auto known = known_collective(collective);
+    const auto parsed = parse_expression(known, expression);
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
+    if (known == Collective::alltoallv && parsed.algorithm == &hierarchies::alltoall && nodes() > 1)
+      return "exchanges lengths between nodes, and messages of the simulator have no data";
     return parsed.why_unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
   }
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -339,8 +340,8 @@ def test_a_simulation_between_nodes_that_were_not_measured_warns(
 
 
 def made_session(path: Path, rounds: int = 8) -> session.Session:
-    fields = ("offbeat", "started", "updated", "machine", "mpi", "binding", "environment")
-    about: dict[str, dict[str, str]] = {name: {} for name in fields}
+    about: dict[str, Any] = {name: {} for name in ("offbeat", "mpi", "binding", "environment")}
+    about |= {"started": "", "updated": "", "machine": {"processor": "p"}}
     made = session.Session(session.Goal(8, "m", [], []), about, MadeUp(Truth(), EIGHT).results(rounds))
     made.node_of_rank = list(EIGHT.node_of_rank)
     made.write(path)
@@ -395,6 +396,23 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, why: str
     path = tmp_path / "m.json"
     path.write_text(text)
     with pytest.raises(CommandError, match=why):
+        session.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("offbeat", None), ("mpi", None), ("machine", {}), ("node_of_rank", []), ("node_of_rank", [0]),
+        ("probes", [{"kind": "round_trip", "round": 0, "bytes": 8, "ranks": [0, 77], "us": [1.0]}]),
+        ("probes", [{"kind": "no_such", "round": 0, "bytes": 8, "ranks": [0, 1], "us": [1.0]}]),
+        ("probes", [{"kind": "copy", "round": 0, "bytes": -8, "ranks": [0], "us": [1.0]}]),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_one_line(tmp_path: Path, name: str, value: object) -> None:
+    path = tmp_path / "m.json"
+    made_session(path, 1)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(CommandError, match="is damaged: "):
         session.read(path)
 
 

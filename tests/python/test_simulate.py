@@ -19,6 +19,7 @@ from offbeat.bench.plan import COLLECTIVES
 from offbeat.errors import CommandError
 from offbeat.simulate import machine, simulation
 from offbeat.simulate.simulation import Plan, Shape
+from offbeat.tune import simulated_candidates
 from offbeat.units import Skew
 
 # 8 bytes take 2 us within a node and 10 us between nodes.
@@ -368,6 +369,20 @@ def test_every_collective_can_be_simulated(offbeat: Offbeat, collective: str) ->
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{collective}, balanced arrival" in done.stdout
     assert "who waits for whom" in done.stdout
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_vectors_may_have_no_data(collective: str) -> None:
+    """Short calls on the board move data, but the phases of a hierarchy have none to move."""
+    made = 0
+    for shape in (Shape(2, 4), Shape(3, 2), Shape(2, 40)):
+        cluster = machine.read("cluster").simulated(*shape)
+        for name in simulated_candidates.simulated(collective, shape, 64):
+            for size in (0, 8, 64, 4096) if collective != "barrier" else (0,):
+                if not cluster.unsuitable(collective, name):
+                    assert max(cluster.run(collective, name, size, [], None)["exits"]) >= 0
+                    made += 1
+    assert made > 0
 
 
 def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_workers_allocate_huge_pages_unless_the_user_says_otherwise(
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     if before is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", before)
-    with by_simulation.huge_pages_in_children():
+    with by_simulation.environment_of_workers():
         found = os.environ["GLIBC_TUNABLES"].split(":")
     assert os.environ.get("GLIBC_TUNABLES") == before
     assert found[0] == (before or "glibc.malloc.hugetlb=1")
@@ -252,6 +252,34 @@ def test_the_neighbours_algorithm_stays_if_it_is_as_good() -> None:
         0.05,
     )
     assert [each.algorithm for each in found] == ["bine", "bine", "ring", "native"]
+
+
+def test_only_adjacent_numbers_of_nodes_get_one_rule() -> None:
+    """In whatever order they come."""
+    good = Standing(0.5, 0.6)
+    rows = simulated_rules.rules(
+        terms("slingshot", hosts=["mpich"]),
+        [
+            Answer(Question("allreduce", 64, (n, n), 1, (n,)), {"ring": 1.0}, {"mpich": {"ring": good}})
+            for n in (20, 12, 10, 9)
+        ],
+    )
+    assert [row.fields()[2] for row in rows] == ["9..10", "12", "20"]
+
+
+def test_a_call_of_which_nothing_remains_takes_one_latency() -> None:
+    """All ranks have the data of a bcast when the last one comes, so that its last delay is 0."""
+    asked = terms("infiniband", algorithms=("binomial",), hosts=("mpich",), patterns=("last_delayed",))
+    found = by_simulation.answer(asked, Question("bcast", 8, (64, 64), 16, (64,)))
+    assert set(found.scores) <= {"binomial"}
+    assert all(math.isfinite(standing.of_host) for standing in found.standings["mpich"].values())
+
+
+def test_files_of_the_working_directory_are_not_imported(offbeat: Offbeat, tmp_path: Path) -> None:
+    for name in ("pickle", "types", "socket"):
+        (tmp_path / f"{name}.py").write_text('raise SystemExit("imported")\n')
+    done = offbeat("tune", "--simulate", "infiniband", "--nodes", "9,12", "--bytes", "8..64")
+    assert (done.returncode, "imported" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize("standings", [{}, {"ring": Standing(0.5, 0.96)}, {"ring": Standing(0.99, 1.2)}])
@@ -364,6 +392,8 @@ def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
         (["--simulate", "slingshot", "--budget", "1h"], "--budget does not go with --simulate"),
         (["--simulate", "slingshot", "--nodes", "1"], "--nodes 1:"),
         (["--simulate", "slingshot", "--nodes", "16..9"], "--nodes 16..9:"),
+        (["--simulate", "slingshot", "--nodes", "9..64,20"], "--nodes 9..64,20: 20 is in two parts"),
+        (["--simulate", "slingshot", "--nodes", "9,9"], "--nodes 9,9: 9 is in two parts"),
         (["--simulate", "slingshot", "--ppn", "0"], "--ppn 0:"),
         (["--simulate", "slingshot", "--mpi", "lam"], "unknown MPI 'lam'"),
         (["--simulate", "slingshot", "--skew", "10us"], "--skew 10us:"),

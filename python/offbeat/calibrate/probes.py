@@ -16,6 +16,7 @@ from typing import Any
 
 _SIZE_EDGES_BYTES = (1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
 LONGEST = _SIZE_EDGES_BYTES[-1]
+KINDS = ("round_trip", "fan_out", "fan_in", "late", "eager", "combine", "copy", "line")
 _LATE_US = 3000.0
 _SHORT_MESSAGE_BYTES = 256  # bytes of a message whose own time matters little
 _MAX_FAN_RANKS = 8
@@ -86,8 +87,13 @@ class Result:
             [float(us) for us in values["us"]],
             [float(us) for us in values.get("receive_us", [])],
         )
-        if not found.us or not found.ranks or not all(map(math.isfinite, [*found.us, *found.receive_us])):
+        samples = [*found.us, *found.receive_us]
+        if not found.us or not found.ranks or not all(map(math.isfinite, samples)):
             raise ValueError("a probe without samples")
+        if found.kind not in KINDS or found.size_bytes < 0 or found.round < 0:
+            raise ValueError(
+                f"a probe '{found.kind[:20]}' of {found.size_bytes} bytes in round {found.round}"
+            )
         return found
 
     def to_json(self) -> dict[str, Any]:

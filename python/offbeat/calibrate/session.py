@@ -35,6 +35,10 @@ from offbeat.mpi.choice import Choice
 
 FORMAT = "offbeat calibrate"
 VERSION = 1
+_KNOWN_ABOUT = {
+    "offbeat": dict, "started": str, "updated": str, "machine": dict, "mpi": dict, "binding": dict,
+    "environment": dict,
+}  # fmt: skip
 _ROUNDS_OF_JOB = 400  # more than any budget lets the ranks run
 _LAYOUT_TIMEOUT_S = 30.0
 _GRACE_AFTER_DEADLINE_S = 20.0
@@ -132,19 +136,32 @@ class Session:
             self.clock_residual_ns = float(records.header["clock_residual_ns"])
 
 
+def _typed(document: Mapping[str, Any], name: str, kind: type) -> Any:
+    if not isinstance(value := document[name], kind):
+        raise ValueError(f"{name} is {value!r}"[:60])
+    return value
+
+
 def read(path: Path) -> Session:
     """Read the file of a calibration. Raises CommandError if it is anything else."""
     document = read_document(path, "offbeat calibrate", FORMAT, VERSION)
     try:
-        fields = ("offbeat", "started", "updated", "machine", "mpi", "binding", "environment")
-        return Session(
+        found = Session(
             checked(Goal(**document["goal"])),
-            {name: document[name] for name in fields},
+            {name: _typed(document, name, kind) for name, kind in _KNOWN_ABOUT.items()},
             [Result.from_json(values) for values in document["probes"]],
             [int(node) for node in document["node_of_rank"]],
             float(document["clock_residual_ns"]),
             float(document["seconds"]),
         )
+        if found.goal.ranks < 1 or len(found.node_of_rank) not in (0, found.goal.ranks):
+            raise ValueError(f"{len(found.node_of_rank)} of {found.goal.ranks} ranks are on nodes")
+        if (found.results and not found.node_of_rank) or any(
+            not 0 <= rank < found.goal.ranks for result in found.results for rank in result.ranks
+        ):
+            raise ValueError("a probe of ranks that there are not")
+        str(found.about["machine"]["processor"])
+        return found
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise CommandError(f"{path} is damaged: {what}") from None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -56,7 +57,7 @@ def run(
             known = ", ".join(hosts.collectives())
             raise CommandError(f"--simulate: what MPIs do is known for {known} only, not for {collective}")
     terms = Terms(
-        machines=[machines.read(name) for name in machine_names.split(",")],
+        machines=[machines.read(name) for name in dict.fromkeys(machine_names.split(","))],
         hosts=[hosts.check(host)] if host is not None else list(hosts.NAMES),
         patterns=_patterns(patterns),
         skew=_skew_factor(skew),
@@ -127,6 +128,10 @@ def _node_groups(text: str) -> list[tuple[tuple[int, int], tuple[int, ...]]]:
                 f"--nodes {text}: write numbers from 2 such as 16,64 or a range such as 9..4096"
             )
         found += by_simulation.node_groups(first, last) if ".." in part else [((first, first), (first,))]
+    ranges = sorted(nodes for nodes, _ in found)
+    for (_, last), (first, _) in pairwise(ranges):
+        if first <= last:
+            raise CommandError(f"--nodes {text}: {first} is in two parts")
     return found
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from offbeat.units import format_size
 
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
 _MODEL_ERROR = 1.1
+_LEAST_US = 1e-3
 _MANY_RANKS = 8192  # with more, a simulation takes seconds, so few algorithms are simulated
 _MOST_OF_A_STRUCTURE = {"hierarchy": 1, "lanes": 1, "flat": 2}  # how many then; flat ones ignore nodes
 
@@ -129,6 +131,9 @@ class _Trial:
         self._terms, self._question = terms, question
         self.place = Place(machine, shape)
         self._us: dict[tuple[Phases, str], float] = {}  # by algorithm and pattern
+        # A shorter delay counts as one latency: a late root may find all done, so that nothing remains.
+        latencies = [machine.within_node[0].latency_us, machine.between_nodes[0].latency_us]
+        self._least_us = max(min(latencies), _LEAST_US)
         self.simulations = 0
         balanced = [self.host_us(host, BALANCED) for host in terms.hosts]
         self._skew_us = terms.skew * fmean(balanced) if balanced else 0.0
@@ -167,7 +172,7 @@ class _Trial:
         except TooLongError:
             return math.inf
         self.simulations += len(delays)
-        return median(delays)
+        return max(median(delays), self._least_us)
 
 
 def answer(terms: Terms, question: Question) -> Answer:
@@ -301,21 +306,30 @@ def _longest_first(questions: Sequence[Question]) -> list[Question]:
 
 
 @contextmanager
-def huge_pages_in_children() -> Iterator[None]:
-    """Make child processes that start in this block use huge pages (glibc 2.35 or later).
+def environment_of_workers() -> Iterator[None]:
+    """Set what child processes that start in this block need.
 
-    The coroutines of many ranks are spread over memory, so huge pages save address translations.
+    The coroutines of many ranks are spread over memory, so huge pages save address translations (glibc 2.35
+    or later). A file of the working directory must not stand for a module (Python 3.11 or later).
     """
-    name, before = "GLIBC_TUNABLES", os.environ.get("GLIBC_TUNABLES")
-    if before is None or "glibc.malloc.hugetlb" not in before:
-        os.environ[name] = ":".join(filter(None, [before, "glibc.malloc.hugetlb=1"]))
+    before = {name: os.environ.get(name) for name in ("GLIBC_TUNABLES", "PYTHONSAFEPATH")}
+    tunables = before["GLIBC_TUNABLES"]
+    if tunables is None or "glibc.malloc.hugetlb" not in tunables:
+        os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, [tunables, "glibc.malloc.hugetlb=1"]))
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _ignore_interrupts() -> None:
+    """Leave it to the parent to end a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def answers(
@@ -329,7 +343,10 @@ def answers(
             found[question] = answer(terms, question)
             on_progress(found[question], len(found))
     else:
-        with huge_pages_in_children(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        with (
+            environment_of_workers(),
+            ProcessPoolExecutor(count, get_context("spawn"), _ignore_interrupts) as pool,
+        ):
             try:
                 order = _longest_first(questions)
                 for done in as_completed([pool.submit(answer, terms, question) for question in order]):
@@ -338,5 +355,7 @@ def answers(
                     on_progress(result, len(found))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for worker in active_children():  # they would go on with the questions that they have
+                    worker.terminate()
                 raise
     return [found[question] for question in questions]

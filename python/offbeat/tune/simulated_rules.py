@@ -103,10 +103,18 @@ def rules(terms: Terms, found: Sequence[Answer]) -> list[SimulatedRow]:
 def _joined(
     groups: Sequence[tuple[tuple[int, int], Mapping[str, list[Choice]]]],
 ) -> Iterator[tuple[tuple[int, int], Mapping[str, list[Choice]]]]:
-    """Neighbouring ranges of nodes with the same choices become one."""
-    for _, same in groupby(groups, key=lambda group: _texts(group[1])):
-        together = list(same)
-        yield (together[0][0][0], together[-1][0][1]), together[0][1]
+    """Adjacent ranges of nodes with the same choices become one."""
+    before: tuple[tuple[int, int], Mapping[str, list[Choice]]] | None = None
+    for nodes, chosen in sorted(groups, key=lambda group: group[0]):
+        if before is None:
+            before = nodes, chosen
+        elif nodes[0] == before[0][1] + 1 and _texts(chosen) == _texts(before[1]):
+            before = (before[0][0], nodes[1]), before[1]
+        else:
+            yield before
+            before = nodes, chosen
+    if before is not None:
+        yield before
 
 
 def _texts(chosen: Mapping[str, list[Choice]]) -> list[tuple[str, list[tuple[int, str]]]]:
