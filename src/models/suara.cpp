@@ -56,10 +56,14 @@ double binomial(const Costs& k, int p) {
 }
 
 double recursive_doubling(const Costs& k, int p) {
-  const auto [a, b] = k.message(k.n);
   const int q = power_of_two(p);
-  const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? a : 0;
-  return log2_of_power(q) * (a + k.n * b + k.n * k.c) + fold(k, p, q) - early;
+  const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? k.message(k.n).a : 0;
+  double moving = 0;
+  for (int distance = 1; distance < q; distance *= 2) {
+    const auto [a, b] = k.exchange(k.n, p == q ? distance : q);
+    moving += a + k.n * b;
+  }
+  return moving + log2_of_power(q) * k.n * k.c + fold(k, p, q) - early;
 }
 
 double ring(const Costs& k, int p) {
@@ -98,7 +102,7 @@ double rabenseifner(const Costs& k, int p) {
   double moving = 0;
   for (int d = 2; d <= q; d *= 2) {
     const double bytes = k.n / d;
-    const auto [a, b] = k.message(bytes);
+    const auto [a, b] = k.exchange(bytes, p == q ? d / 2 : q);
     moving += 2 * (a + bytes * b);
   }
   return moving + k.n * (q - 1) / q * k.c + fold(k, p, q);
@@ -161,7 +165,10 @@ class Search {
       for (std::size_t level = 0; level < level_count; ++level) {
         of_levels[level] = {.n = n,
                             .messages = level == within ? &each.within : &each.between,
+                            .near = level == alone ? &each.within : nullptr,
+                            .near_ranks = problem.ranks_per_node,
                             .least_b = level == shared ? problem.ranks_per_node * problem.node_b : 0,
+                            .least_exchange_b = level == within ? 0 : problem.ranks_per_node * problem.node_b,
                             .c = problem.c,
                             .segment = each.segment};
       }

@@ -50,13 +50,26 @@ struct Messages {
 struct Costs {
   double n = 0;  // bytes of the vector
   const Messages* messages = nullptr;
-  double least_b = 0;  // lower limit of b, if all ranks of a node send at once
-  double c = 0;        // seconds per byte that is combined
-  double segment = 0;  // bytes of a segment of ring_segmented
+  const Messages* near = nullptr;  // between consecutive ranks on a node, or null
+  int near_ranks = 1;              // how many consecutive ranks are on a node
+  double least_b = 0;              // lower limit of b, if all ranks of a node send at once
+  double least_exchange_b = 0;     // the same in exchange()
+  double c = 0;                    // seconds per byte that is combined
+  double segment = 0;              // bytes of a segment of ring_segmented
 
+  // Returns what a message costs; if some messages of a step stay on the node, the slowest of the step.
   [[nodiscard]] Hockney message(double bytes) const {
+    Hockney found = messages->of(bytes);
+    found.b = std::max(found.b, least_b);
+    if (near == nullptr) return found;
+    const Hockney on_node = near->of(bytes);
+    return found.a + bytes * found.b < on_node.a + bytes * on_node.b ? on_node : found;
+  }
+  // Returns what it costs if each rank exchanges with the one at this distance, a power of two.
+  [[nodiscard]] Hockney exchange(double bytes, int distance) const {
+    if (near != nullptr && near_ranks % (2 * distance) == 0) return near->of(bytes);
     const Hockney found = messages->of(bytes);
-    return {found.a, std::max(found.b, least_b)};
+    return {found.a, std::max(found.b, least_exchange_b)};
   }
   // Returns 1 if a message of n bytes waits for its receiver, else 0.
   [[nodiscard]] double w() const { return n > messages->eager_bytes ? 1 : 0; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from offbeat import _core
+from offbeat.simulate import machine
 
 A, B, C = 2e-6, 1e-9, 3e-10
 
@@ -75,3 +76,19 @@ def test_the_cheapest_grid_is_an_expression_with_its_time() -> None:
     assert time == pytest.approx(seconds)
     with pytest.raises(ValueError, match="nodes of equally many"):
         _core.cheapest_grid(10, 8, ranks_per_node=4)
+
+
+@pytest.mark.parametrize("name", ["cluster", "ethernet", "ethernet_tcp", "infiniband", "slingshot"])
+def test_nodes_of_several_ranks_have_near_exchanges(name: str) -> None:
+    """Within 20% of each plain algorithm where ranks and nodes are powers of two."""
+    path = machine.path_of(name)
+    for nodes, ppn in ((2, 8), (4, 4), (8, 8), (16, 2)):
+        simulated = machine.read(name).simulated(nodes, ppn)
+
+        def seconds(expression: str, size: int, simulated: _core.SimulatedMachine = simulated) -> float:
+            return max(simulated.run("allreduce", expression, size, [], None)["exits"])
+
+        for size in (8, 1024, 8192, 65536, 1 << 20, 1 << 24):
+            chosen, _ = _core.cheapest_grid(nodes * ppn, size, ranks_per_node=ppn, machine=path)
+            best = min(seconds(each, size) for each in ("ring", "rabenseifner", "recursive_doubling"))
+            assert seconds(chosen, size) <= 1.2 * best, f"{nodes} x {ppn}, {size} bytes: {chosen}"
