@@ -46,8 +46,7 @@ TEST(MachineFile, TheBuiltInMachineIsThatOfPaper2) {
   EXPECT_EQ(machine.between_nodes.eager_bytes, 8192U);
 }
 
-TEST(MachineFile, HasWhatMessagesCost) {
-  const Machine machine = parse_machine("", R"toml(# a comment
+constexpr std::string_view detailed_machine = R"toml(# a comment
 name = 'a # in quotes'   # another one
 source = """
 two lines = [of text]
@@ -67,6 +66,7 @@ bandwidth_gb_per_s = 1
 node_bandwidth_gb_per_s = 2
 send_overhead_us = 0.25
 receive_overhead_us = 0.75
+send_gap_us = 5
 handshake_us = 3
 [[between_nodes.longer]]
 from_bytes = 8193
@@ -82,7 +82,10 @@ mpi = "openmpi"
 level = "within_node"
 latency_us = 9
 bandwidth_gb_per_s = 8
-)toml");
+)toml";
+
+TEST(MachineFile, HasWhatMessagesCost) {
+  const Machine machine = parse_machine("", detailed_machine);
   EXPECT_EQ(machine.name, "a # in quotes");
   EXPECT_EQ(machine.within_node.eager_bytes, 4096U);
   EXPECT_EQ(machine.between_nodes.eager_bytes, 65536U);
@@ -275,51 +278,27 @@ TEST(AutomaticGrid, RunsOnAnyNumberOfRanks) {
 
 // A message has the latency and rate of its length. Above the eager limit it waits for a handshake, each way.
 TEST(AutomaticGrid, APartHasTheCostsOfMessages) {
-  const Machine machine = parse_machine("a", R"toml(
-name = "a"
-eager_limit_bytes = 1000
-[core]
-combine_ns_per_byte = 0.1
-[within_node]
-latency_us = 1
-bandwidth_gb_per_s = 10
-eager_limit_bytes = 500
-[between_nodes]
-latency_us = 2
-bandwidth_gb_per_s = 1
-send_overhead_us = 0.25
-receive_overhead_us = 0.75
-send_gap_us = 5
-handshake_us = 3
-[[between_nodes.longer]]
-from_bytes = 600
-latency_us = 4
-bandwidth_gb_per_s = 2
-[[algorithm]]
-expression = "ring"
-latency_us = 7
-bandwidth_gb_per_s = 4
-)toml");
+  const Machine machine = parse_machine("", detailed_machine);
   const std::vector<GridPart> parts = grid_parts(machine);
   const auto part = [&](std::string_view expression) {
     return std::ranges::find(parts, expression, &GridPart::expression)->candidate;
   };
   const suara::Messages between = part("rabenseifner").between;
   for (const auto& [bytes, a, b] : std::vector<std::array<double, 3>>{{0, 3e-6, 1e-9},
-                                                                      {599, 3e-6, 1e-9},
-                                                                      {599.5, 5e-6, 5e-10},
-                                                                      {1000, 5e-6, 5e-10},
-                                                                      {1000.5, 11e-6, 5e-10}}) {
+                                                                      {8192, 3e-6, 1e-9},
+                                                                      {8192.5, 5e-6, 5e-10},
+                                                                      {65536, 5e-6, 5e-10},
+                                                                      {65536.5, 11e-6, 5e-10}}) {
     EXPECT_DOUBLE_EQ(between.of(bytes).a, a) << bytes;
     EXPECT_DOUBLE_EQ(between.of(bytes).b, b) << bytes;
   }
   EXPECT_DOUBLE_EQ(between.o, 5.25e-6);
   EXPECT_DOUBLE_EQ(between.v, 1e-6);
-  EXPECT_EQ(between.eager_bytes, 1000);
+  EXPECT_EQ(between.eager_bytes, 65536);
   const suara::Messages within = part("ring").within;
-  EXPECT_EQ(within.eager_bytes, 500);
+  EXPECT_EQ(within.eager_bytes, 4096);
   EXPECT_EQ(within.v, 0);
-  EXPECT_DOUBLE_EQ(within.of(1 << 20).a, 1e-6);
+  EXPECT_DOUBLE_EQ(within.of(1 << 20).a, 5e-7);
   const suara::Messages fitted = part("ring").between;
   EXPECT_DOUBLE_EQ(fitted.of(1 << 20).a, 7e-6) << "what was fitted to the algorithm has everything in it";
   EXPECT_EQ(fitted.o, 0);

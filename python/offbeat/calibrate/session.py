@@ -137,6 +137,7 @@ class Session:
 
 
 def _typed(document: Mapping[str, Any], name: str, kind: type) -> Any:
+    """The value of a field. Raises KeyError if it is missing, and ValueError if it has another type."""
     if not isinstance(value := document[name], kind):
         raise ValueError(f"{name} is {value!r}"[:60])
     return value
@@ -160,7 +161,7 @@ def read(path: Path) -> Session:
             not 0 <= rank < found.goal.ranks for result in found.results for rank in result.ranks
         ):
             raise ValueError("a probe of ranks that there are not")
-        str(found.about["machine"]["processor"])
+        _typed(found.about["machine"], "processor", str)
         return found
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -63,9 +63,8 @@ const Algorithm recursive_multiplying{
     .summary =
         "log_K(p) steps, in each of which groups of K ranks exchange the whole message; small messages",
     .cost =
-        "sum(r in radices(p, K): max(a + nb + (r-2) max(nb, (1-w) o), 2(r-1)(1-w) o) + (r-1) nc) + fold(h) - "
-        "(1-w)"
-        " [p>h] [p<=h+h/last(p, K)] a, h = product(p, K)",
+        "sum(r in radices(p, K): max(a + nb + (r-2) max(nb, (1-w) o), 2(r-1)(1-w) o) + (r-1) nc) + fold(h)"
+        " - (1-w) [p>h] [p<=h+h/last(p, K)] a, h = product(p, K)",
     .serves = {Collective::allreduce},
     .source = "Ruefenacht, Bull and Booth 2017",
     .parameters = parameters,

@@ -2,7 +2,7 @@
 // Idea: the reduce-scatter of `ring` runs in segments of at most BYTES of each block, with two segments in
 // flight. One is combined while the other travels. Then a ring allgather moves whole blocks.
 // Cost: (p-1)(s a + m max(b, c)) + (p-1)(a + m b), with m = n/p bytes in a block and s = ceil(m / BYTES)
-// segments. A segment takes the longer of sending, and combining plus v.
+// segments. A core that combines also spends time on the messages of each segment (v).
 // Other sizes: any p.
 // Source: Nuriyev et al. 2024 (SUARA), section 4; the two phases are Open MPI's.
 #include <algorithm>
