@@ -332,11 +332,7 @@ def run(
     # `env` in front of the program: the launcher itself stays without the preload, in every MPI.
     settings = [f"{name}={value}" for name, value in variables.items()]
     line = [*mpi.launch(ranks), *(["env", *settings] if settings else []), *map(str, command)]
-    result = execute(line, clean_environment(mpi), timeout, cwd)
-    # On a busy machine Open MPI's launcher may give its own thread too little time, before there are ranks.
-    if result.returncode != 0 and "listener thread failed to start" in result.stderr:
-        result = execute(line, clean_environment(mpi), timeout, cwd)
-    return result
+    return execute(line, clean_environment(mpi), timeout, cwd)
 
 
 def execute(

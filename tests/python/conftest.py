@@ -63,7 +63,7 @@ def clean_environment(tmp_path: Path) -> dict[str, str]:
         found = next((p for p in (Path("/bin") / name, Path("/usr/bin") / name) if p.exists()), None)
         if found is not None:
             (tools / name).symlink_to(found)
-    environment = {"PATH": str(tools), "HOME": str(tmp_path)}
+    environment = {"PATH": str(tools), "HOME": str(tmp_path), "TMPDIR": os.environ["TMPDIR"]}
     if "PYTHONPATH" in os.environ:  # an installation that is found in this way only
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return environment
