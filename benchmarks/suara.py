@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compare the grids that offbeat chooses with the best of all grids and pairs, found by simulating them all.
 
-    PYTHONPATH=... benchmarks/suara.py [--machine NAME|FILE] [--ranks 16,37,64] [--sizes 64KiB,1MiB] [--json]
+    PYTHONPATH=... benchmarks/suara.py [--machine NAME|FILE] [--ranks 16,37,64] [--ppn N] \
+        [--sizes 64KiB,1MiB] [--json]
 
 For each number of ranks and each size it simulates the chosen grid, each of the base algorithms alone, and
 every pair of them on every grid of two dimensions whose ranks divide P. If P has no grid near its root, it
-also simulates grids into which the surplus ranks fold. It leaves out pairs that the model holds for more than
---skip times as slow as the chosen grid, because simulating them takes most of the time. Each line says how
-much slower the chosen grid is than the best one. The last lines say how long a decision takes.
+also simulates grids into which the surplus ranks fold. With one rank on a node it leaves out pairs that the
+model holds for more than --skip times as slow as the chosen grid, because simulating them takes most of the
+time. Each line says how much slower the chosen grid is than the best one. The last lines say how long a
+decision takes.
 """
 
 from __future__ import annotations
@@ -48,20 +50,23 @@ def divisors(number: int) -> list[int]:
 
 
 class Network:
-    """One machine, with one rank on each node."""
+    """One machine, with as many ranks on each node."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ppn: int) -> None:
         self.path = machines.path_of(name)
+        self._ppn = ppn
         self._machine = machines.read(name)
 
     def simulated(self, ranks: int, expression: str, size: int) -> Timed:
-        machine = self._machine.simulated(ranks, 1)
+        machine = self._machine.simulated(ranks // self._ppn, self._ppn)
         return Timed(max(machine.run("allreduce", expression, size, [], None)["exits"]), expression)
 
     def chosen(self, ranks: int, size: int) -> str:
-        return _core.cheapest_grid(ranks, size, machine=self.path)[0]
+        return _core.cheapest_grid(ranks, size, ranks_per_node=self._ppn, machine=self.path)[0]
 
     def model(self, ranks: int, expression: str, size: int) -> float:
+        if self._ppn > 1:
+            return 0  # not known, so nothing is left out
         # The least latency and the highest rate, so that no fast grid is skipped.
         latency_us = min(each.latency_us for each in self._machine.between_nodes)
         rate = max(each.bandwidth_gb_per_s for each in self._machine.between_nodes)
@@ -113,11 +118,12 @@ def main() -> None:
     parser.add_argument("--machine", default="cluster")
     parser.add_argument("--ranks", default="16,23,36,37,48,61,64")
     parser.add_argument("--sizes", default="1KiB,64KiB,1MiB")
+    parser.add_argument("--ppn", type=int, default=1)
     parser.add_argument("--skip", type=float, default=2.0)
     result_file.add_option(parser)
     arguments = parser.parse_args()
     results = result_file.ResultFile(arguments.json)
-    network = Network(arguments.machine)
+    network = Network(arguments.machine, arguments.ppn)
     cells = []
     losses = []
     for ranks in map(int, arguments.ranks.split(",")):
@@ -134,7 +140,7 @@ def main() -> None:
             loss = chosen.seconds / min(best.seconds, chosen.seconds) - 1
             losses.append(loss)
             cells.append(
-                {"ranks": ranks, "size_bytes": size, "chosen": chosen.expression,
+                {"ranks": ranks, "ppn": arguments.ppn, "size_bytes": size, "chosen": chosen.expression,
                  "chosen_us": chosen.seconds * 1e6, "best_other": best.expression,
                  "best_other_us": best.seconds * 1e6, "simulated": len(tried)}
             )  # fmt: skip
@@ -148,10 +154,12 @@ def main() -> None:
     print(f"{len(losses)} cells, at most {max(losses):.1%} slower than the best, {above} above 3%")
     decisions_us = {}
     for ranks in (16, 64, 840, 1021, 1024):
+        if ranks % arguments.ppn != 0:
+            continue
         times = []
         for _ in range(1000):
             start = time.perf_counter()
-            _core.cheapest_grid(ranks, 1 << 20)
+            _core.cheapest_grid(ranks, 1 << 20, ranks_per_node=arguments.ppn)
             times.append(time.perf_counter() - start)
         decisions_us[ranks] = least = min(times) * 1e6
         print(f"{ranks} ranks: a decision takes {least:.1f} us (least of {len(times)}, from Python)")

@@ -111,6 +111,7 @@ class GridSearch {
                 .c = machine.combine_per_byte,
                 .node_b = machine.node_per_byte,
                 .messages = costs_of(placement.nodes == 1 ? machine.within_node : machine.between_nodes),
+                .near = costs_of(machine.within_node),
                 .may_fold = mpi.empty()};
   }
 

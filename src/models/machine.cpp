@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads the part of TOML that machine files use: tables, arrays of tables, and keys with numbers or strings.
-// Other values (lists, dates, tables in braces) are passed over, because no key that is read here has one.
+// Everything else is an error.
 #include "models/machine.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -29,6 +30,39 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+using Keys = std::array<std::string_view, 10>;  // the rest is empty
+
+constexpr Keys with_message_keys(std::initializer_list<std::string_view> more) {
+  Keys keys{"latency_us",  "bandwidth_gb_per_s", "send_overhead_us", "receive_overhead_us",
+            "send_gap_us", "receive_gap_us",     "handshake_us"};
+  std::ranges::copy(more, std::ranges::find(keys, ""));
+  return keys;
+}
+
+// A table that a file may have. `offbeat simulate` reads all of them, grid(auto) only what messages cost.
+struct KnownTable {
+  std::string_view name;  // "" before the first header
+  bool is_array;
+  Keys keys;
+};
+
+constexpr std::array known_tables{
+    KnownTable{"", false, {"name", "source", "eager_limit_bytes", "envelope_bytes", "not_measured"}},
+    KnownTable{"core", false, {"combine_ns_per_byte", "copy_ns_per_byte", "node_memory_bandwidth_gb_per_s"}},
+    KnownTable{"within_node", false, with_message_keys({"eager_limit_bytes"})},
+    KnownTable{"within_node.longer", true, {"from_bytes", "latency_us", "bandwidth_gb_per_s"}},
+    KnownTable{
+        "between_nodes", false,
+        with_message_keys({"node_bandwidth_gb_per_s", "node_receive_bandwidth_gb_per_s", "node_gap_us"})},
+    KnownTable{"between_nodes.longer", true, {"from_bytes", "latency_us", "bandwidth_gb_per_s"}},
+    KnownTable{"board", false, {"line_ns", "far_line_ns", "line_gap_ns", "ranks_per_cache"}},
+    KnownTable{"algorithm", true, {"expression", "mpi", "level", "latency_us", "bandwidth_gb_per_s"}}};
+
+const KnownTable* known_table(std::string_view name) {
+  const auto* const found = std::ranges::find(known_tables, name, &KnownTable::name);
+  return found != known_tables.end() ? found : nullptr;
+}
+
 struct Value {
   std::string_view key;
   std::string text;
@@ -37,7 +71,7 @@ struct Value {
 };
 
 struct Table {
-  std::string_view name;  // "" before the first header
+  const KnownTable* known;
   int line;
   std::vector<Value> values;
 };
@@ -45,7 +79,7 @@ struct Table {
 class Toml {
  public:
   Toml(const std::string& file, std::string_view text) : file_(file), rest_of_text_(text) {
-    tables_.push_back({"", 0, {}});
+    tables_.push_back({known_table(""), 0, {}});
     while (!rest_of_text_.empty()) {
       ++line_;
       const std::string_view line = trimmed(without_comment(take_line()));
@@ -90,12 +124,25 @@ class Toml {
     const bool is_array = line.starts_with("[[");
     const std::string_view close = is_array ? "]]" : "]";
     if (!line.ends_with(close)) fail("a table begins with [name] or [[name]]");
-    const std::string_view name =
-        trimmed(line.substr(close.size(), line.size() - std::min(line.size(), 2 * close.size())));
-    if (name.empty()) fail("a table has no name");
-    const auto same = [&](const Table& each) { return each.name == name; };
-    if (!is_array && std::ranges::any_of(tables_, same)) fail("[" + printable(name, 60) + "] occurs twice");
-    tables_.push_back({name, line_, {}});
+    const std::string name = without_blanks_at_dots(
+        line.substr(close.size(), line.size() - std::min(line.size(), 2 * close.size())));
+    const KnownTable* const known = name.empty() ? nullptr : known_table(name);
+    if (known == nullptr) fail("unknown table '" + printable(name, 60) + "'");
+    if (is_array != known->is_array)
+      fail("a table of this name begins with " + (is_array ? "[" + name + "]" : "[[" + name + "]]"));
+    const auto same = [&](const Table& each) { return each.known == known; };
+    if (!is_array && std::ranges::any_of(tables_, same)) fail("[" + name + "] occurs twice");
+    tables_.push_back({known, line_, {}});
+  }
+
+  // Returns a.b for " a . b ".
+  static std::string without_blanks_at_dots(std::string_view name) {
+    std::string found;
+    for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.')) {
+      found.append(trimmed(name.substr(0, dot))).push_back('.');
+      name.remove_prefix(dot + 1);
+    }
+    return found.append(trimmed(name));
   }
 
   void key_and_value(std::string_view line) {
@@ -103,6 +150,7 @@ class Toml {
     if (equals == std::string_view::npos) fail("expected a [table] or KEY = VALUE");
     Value value{.key = trimmed(line.substr(0, equals)), .text = {}, .line = line_};
     if (value.key.empty()) fail("a key is missing before =");
+    refuse_unknown(value.key);
     for (const Value& each : tables_.back().values)
       if (each.key == value.key) fail(printable(value.key, 60) + " occurs twice");
     std::string_view text = trimmed(line.substr(equals + 1));
@@ -120,7 +168,7 @@ class Toml {
       text = text.substr(1, text.size() - 2);
       value.is_text = true;
     } else if (text.front() == '[' || text.front() == '{') {
-      skip_list(text);
+      fail(printable(value.key, 60) + ": neither a number nor a text in quotes");
     }
     value.text = text;
     if (!value.is_text) {  // 1_000 and +1 are numbers, too
@@ -143,17 +191,13 @@ class Toml {
     fail(std::string(quotes) + " is not closed");
   }
 
-  void skip_list(std::string_view first) {
-    const int from = line_;
-    int depth = 0;
-    for (std::string_view part = first;; part = without_comment(take_line())) {
-      for (const char c : part) depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-      if (depth <= 0) return;
-      if (rest_of_text_.empty()) break;
-      ++line_;
-    }
-    line_ = from;
-    fail("a bracket is not closed");
+  void refuse_unknown(std::string_view key) const {
+    const KnownTable& table = *tables_.back().known;
+    if (std::ranges::find(table.keys, key) != table.keys.end()) return;
+    std::string known;
+    for (const std::string_view each : table.keys)
+      if (!each.empty()) known.append(known.empty() ? "; known are " : ", ").append(each);
+    fail(printable(key, 60) + ": unknown key" + known);
   }
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -231,7 +275,8 @@ class Reader {
                      what);
   }
   [[nodiscard]] std::string name_of(std::string_view key) const {
-    return (table_.name.empty() ? "" : printable(table_.name, 60) + ".") + printable(key, 60);
+    const std::string table(table_.known->name);
+    return (table.empty() ? table : table + ".") + std::string(key);
   }
 
   const std::string& file_;
@@ -245,7 +290,8 @@ double latency(const Reader& reader) { return reader.number("latency_us") * 1e-6
 
 // Returns the only table of this name. Throws if there is none.
 Reader table_named(const Toml& toml, const std::string& file, std::string_view name) {
-  const auto found = std::ranges::find(toml.tables(), name, &Table::name);
+  const auto is_named = [&](const Table& each) { return each.known->name == name; };
+  const auto found = std::ranges::find_if(toml.tables(), is_named);
   if (found == toml.tables().end())
     throw UsageError(printable(file) + ": the table [" + std::string(name) + "] is missing");
   return {file, *found};
@@ -262,7 +308,7 @@ Machine::Messages messages(const Toml& toml, const std::string& file, const std:
                           .handshake = reader.number_or("handshake_us", 0) * 1e-6,
                           .eager_bytes = reader.bytes_or("eager_limit_bytes", eager_bytes)};
   for (const Table& table : toml.tables()) {
-    if (table.name != name + ".longer") continue;
+    if (table.known->name != name + ".longer") continue;
     const Reader longer(file, table);
     const std::size_t from = longer.bytes_or("from_bytes", 0);
     if (from <= found.protocols.back().from_bytes)
@@ -345,7 +391,7 @@ Machine parse_machine(std::string file, std::string_view text) {
                   .combine_per_byte = table_named(toml, where, "core").number("combine_ns_per_byte") * 1e-9,
                   .algorithms = {}};
   for (const Table& table : toml.tables()) {
-    if (table.name == "algorithm") machine.algorithms.push_back(algorithm_of({where, table}));
+    if (table.known->name == "algorithm") machine.algorithms.push_back(algorithm_of({where, table}));
   }
   return machine;
 }

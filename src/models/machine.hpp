@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Machine has what a machine file says about messages (docs/how-to/simulate.md). Choosing a grid needs no
-// more. `offbeat simulate` reads the same files, and checks every key.
+// more. `offbeat simulate` reads the same files, and all of their keys.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ struct Machine {
 };
 
 // Parses the text of a machine file. Throws UsageError with one line that names the file, the line, and the
-// key. Keys that are about other things than messages are ignored.
+// key. Keys that are about other things than messages are known, but not read.
 [[nodiscard]] Machine parse_machine(std::string file, std::string_view text);
 
 // Reads a regular file of at most 1 MiB. Throws UsageError.

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 namespace offbeat::suara {
@@ -20,8 +22,9 @@ int log2_of_power(int q) { return std::countr_zero(static_cast<unsigned>(q)); }
 // Returns the time to fold p ranks into q groups, and to send them the result.
 double fold(const Costs& k, int p, int q) {
   if (q >= p) return 0;
-  const auto [a, b] = k.message(k.n);
-  const double others = (p + q - 1) / q - 1;  // of the largest group
+  const int largest = (p + q - 1) / q;
+  const auto [a, b] = k.message(k.n, p, largest);
+  const double others = largest - 1;
   const double collect = k.w() > 0 ? others * (a + k.n * b + k.n * k.c)
                                    : a + k.n * b + (others - 1) * k.n * std::max(b, k.c) + k.n * k.c;
   return collect + a + others * k.n * b + k.w() * (others - 1) * a;
@@ -43,33 +46,41 @@ double linear(const Costs& k, int p) {
 }
 
 double binomial(const Costs& k, int p) {
-  const auto [a, b] = k.message(k.n);
   const int q = power_of_two(p);
   const double log = log2_of_power(q);
   const double surplus = p > q ? 1 : 0;
-  const double move = k.n * b;
+  const auto [a, b] = k.message(k.n);
   const double combine = k.n * k.c;
-  const double log_up = log + surplus;
-  const double reduce = std::max(log * (a + move + combine) + surplus * (combine + k.w() * (a + move)),
-                                 a + log_up * move + combine);
-  return reduce + log * (a + move) + surplus * (move + k.w() * a);
+  double port = surplus * k.n * b;  // of the root
+  double moving = 0;
+  for (int distance = 1; distance < q; distance *= 2) {
+    const Hockney each = k.message(k.n, p, 2L * distance);
+    port += k.n * each.b;
+    moving += each.a + k.n * each.b;
+  }
+  const double reduce =
+      std::max(moving + log * combine + surplus * (combine + k.w() * (a + k.n * b)), a + port + combine);
+  return reduce + moving + surplus * (k.n * b + k.w() * a);
 }
+
+// Ranks that stand for two are twice as far from each other.
+long span_of_exchange(int p, long distance) { return power_of_two(p) < p ? 4 * distance : 2 * distance; }
 
 double recursive_doubling(const Costs& k, int p) {
   const int q = power_of_two(p);
-  const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? k.message(k.n).a : 0;
+  const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? k.message(k.n, p, 2).a : 0;
   double moving = 0;
   for (int distance = 1; distance < q; distance *= 2) {
-    const auto [a, b] = k.exchange(k.n, p == q ? distance : q);
+    const auto [a, b] = k.exchange(k.n, p, span_of_exchange(p, distance));
     moving += a + k.n * b;
   }
   return moving + log2_of_power(q) * k.n * k.c + fold(k, p, q) - early;
 }
 
 double ring(const Costs& k, int p) {
-  const auto [a, b] = k.message(k.n / p);
+  const auto [a, b] = k.step_of_ring(k.n / p, p);
   const double part = k.n * (p - 1) / p;
-  return 2 * (p - 1) * a + part * (2 * b + k.c);
+  return 2.0 * (p - 1) * a + part * (2 * b + k.c);
 }
 
 // Two segments are in flight. Each step of a pair ends with the slower of latency and work; the last segment
@@ -79,9 +90,9 @@ double ring_segmented(const Costs& k, int p) {
   const double s = std::max(1.0, std::ceil(block / k.segment));
   const double full = std::min(block, k.segment);
   const double last = block - (s - 1) * full;
-  const auto [a, b] = k.message(full);
-  const Hockney of_last = k.message(last);
-  const Hockney of_block = k.message(block);
+  const auto [a, b] = k.step_of_ring(full, p);
+  const Hockney of_last = k.step_of_ring(last, p);
+  const Hockney of_block = k.step_of_ring(block, p);
   const double alone = a + full * (b + k.c);
   const double work = std::max(full * b, full * k.c + k.messages->v);
   const double work_of_last = std::max(last * of_last.b, last * k.c + k.messages->v);
@@ -100,9 +111,9 @@ double ring_segmented(const Costs& k, int p) {
 double rabenseifner(const Costs& k, int p) {
   const int q = power_of_two(p);
   double moving = 0;
-  for (int d = 2; d <= q; d *= 2) {
-    const double bytes = k.n / d;
-    const auto [a, b] = k.exchange(bytes, p == q ? d / 2 : q);
+  for (int distance = 1; distance < q; distance *= 2) {
+    const double bytes = k.n / 2 / distance;
+    const auto [a, b] = k.exchange(bytes, p, span_of_exchange(p, distance));
     moving += 2 * (a + bytes * b);
   }
   return moving + k.n * (q - 1) / q * k.c + fold(k, p, q);
@@ -146,45 +157,23 @@ constexpr std::array base_algorithms{
     BaseAlgorithm{"rabenseifner", rabenseifner, terms_of_rabenseifner},
 };
 
-// How the members of a line of the grid share nodes.
-enum Level : std::size_t {
-  within,  // all are on one node
-  alone,   // on several nodes, and no other line crosses the same nodes
-  shared,  // all ranks of a node send to other nodes at the same time
-  level_count,
-};
+constexpr int all_ranks = 0;  // of a line are on one node
 
 class Search {
  public:
   Search(const Problem& problem, std::span<const Candidate> candidates)
       : problem_(problem), candidates_(candidates) {
-    const double n = std::max(1.0, problem.bytes);
-    folding_ = {.n = n, .messages = &problem.messages, .c = problem.c};
-    for (const Candidate& each : candidates) {
-      std::array<Costs, level_count>& of_levels = costs_.emplace_back();
-      for (std::size_t level = 0; level < level_count; ++level) {
-        of_levels[level] = {.n = n,
-                            .messages = level == within ? &each.within : &each.between,
-                            .near = level == alone ? &each.within : nullptr,
-                            .near_ranks = problem.ranks_per_node,
-                            .least_b = level == shared ? problem.ranks_per_node * problem.node_b : 0,
-                            .least_exchange_b = level == within ? 0 : problem.ranks_per_node * problem.node_b,
-                            .c = problem.c,
-                            .segment = each.segment};
-      }
-    }
+    folding_ = {.n = std::max(1.0, problem.bytes),
+                .messages = &problem.messages,
+                .near = problem.ranks_per_node > 1 ? &problem.near : nullptr,
+                .near_ranks = problem.ranks_per_node,
+                .c = problem.c};
   }
 
   // T is a sum over the dimensions. So the best pair of algorithms for a grid is the best algorithm of each
   // dimension, and all pairs and all divisors cost one table: P up to 1,024 has at most 32 divisors.
   void try_divisors(int core) {
     find_divisors(core);
-    for (std::size_t k = 0; k < divisors_.size(); ++k) {
-      for (std::size_t level = 0; level < level_count; ++level) {
-        if (can_occur(static_cast<Level>(level)))
-          table_[k][level] = best_line(divisors_[k], static_cast<Level>(level));
-      }
-    }
     const std::size_t whole = divisors_.size() - 1;
     if (core == problem_.ranks) compare_with_best({whole});
     if (problem_.most_dimensions < 2) return;
@@ -203,9 +192,10 @@ class Search {
     double sum = folding_seconds(grid);
     int stride = 1;
     for (std::size_t k = 0; k < static_cast<std::size_t>(grid.dimensions); ++k) {
-      const std::size_t algorithm = grid.algorithms[k];
-      sum += candidates_[algorithm].base->time(costs_[algorithm][level_of(stride, grid.sizes[k])],
-                                               grid.sizes[k]);
+      const Candidate& candidate = candidates_[grid.algorithms[k]];
+      Costs of_line = costs(near_ranks(grid.ranks(), stride, grid.sizes[k]));
+      set_candidate(of_line, candidate);
+      sum += candidate.base->time(of_line, grid.sizes[k]);
       stride *= grid.sizes[k];
     }
     return sum;
@@ -216,13 +206,16 @@ class Search {
   [[nodiscard]] int best_folded_ranks() const {
     const int least = (problem_.ranks + 1) / 2;
     const double around = std::sqrt(least);
-    const int columns_around = static_cast<int>(around);
+    Costs of_row = costs(near_ranks(least, 1, static_cast<int>(around)));
+    Costs of_column = costs(1);
     std::vector<int> columns;
-    for (std::size_t row = 0; row < candidates_.size(); ++row) {
-      for (std::size_t column = 0; column < candidates_.size(); ++column) {
+    for (const Candidate& row : candidates_) {
+      set_candidate(of_row, row);
+      const CostTerms row_terms = row.base->terms(of_row, around);
+      for (const Candidate& column : candidates_) {
+        set_candidate(of_column, column);
         const std::optional<double> x =
-            stationary_point(candidates_[row].base->terms(costs_[row][level_of(1, columns_around)], around),
-                             candidates_[column].base->terms(costs_[column][shared], around), least);
+            stationary_point(row_terms, column.base->terms(of_column, around), least);
         if (!x) continue;
         const int below = static_cast<int>(*x);
         for (const int each : {below, below + 1, power_of_two(below), 2 * power_of_two(below)})
@@ -235,7 +228,8 @@ class Search {
       const int y = (least + x - 1) / x;
       for (const int rows : {y, static_cast<int>(std::bit_ceil(static_cast<unsigned>(y)))}) {
         if (static_cast<long>(x) * rows >= problem_.ranks) continue;
-        const double time = best_line(x, level_of(1, x)).seconds + best_line(rows, level_of(x, rows)).seconds;
+        const double time = best_line(x, near_ranks(x * rows, 1, x)).seconds +
+                            best_line(rows, near_ranks(x * rows, x, rows)).seconds;
         if (time >= seconds) continue;
         seconds = time;
         best = x * rows;
@@ -253,22 +247,52 @@ class Search {
     std::size_t algorithm = 0;
   };
 
-  [[nodiscard]] Line best_line(int ranks, Level level) const {
+  // Returns what candidates cost along lines of which this many neighbours are on a node.
+  [[nodiscard]] Costs costs(int near) const {
+    const double on_node = near == all_ranks ? 0 : problem_.ranks_per_node;
+    return {.n = folding_.n,
+            .near_ranks = near,
+            .least_b = on_node / std::max(1, near) * problem_.node_b,
+            .least_exchange_b = on_node * problem_.node_b,
+            .c = problem_.c};
+  }
+  static void set_candidate(Costs& costs, const Candidate& candidate) {
+    costs.messages = costs.near_ranks == all_ranks ? &candidate.within : &candidate.between;
+    costs.near = costs.near_ranks > 1 ? &candidate.within : nullptr;
+    costs.segment = candidate.segment;
+  }
+
+  [[nodiscard]] Line best_line(int ranks, int near) const {
     Line best;
+    Costs of_line = costs(near);
     for (std::size_t k = 0; k < candidates_.size(); ++k) {
-      const double seconds = candidates_[k].base->time(costs_[k][level], ranks);
+      set_candidate(of_line, candidates_[k]);
+      const double seconds = candidates_[k].base->time(of_line, ranks);
       if (seconds < best.seconds) best = {seconds, k};
     }
     return best;
   }
 
-  [[nodiscard]] bool can_occur(Level level) const { return level == shared || problem_.ranks_per_node > 1; }
-  // Members of a line are `stride` ranks apart.
-  [[nodiscard]] Level level_of(int stride, int size) const {
+  // Returns how many neighbours of a line are on a node, or all_ranks. `stride` ranks of the core are between
+  // neighbours. If ranks are folded, the first ranks of the core stand for two and the others for one.
+  [[nodiscard]] int near_ranks(int core, int stride, int size) const {
     const int ppn = problem_.ranks_per_node;
-    if (ppn == 1) return shared;
-    if (static_cast<long>(stride) * size <= ppn && ppn % (stride * size) == 0) return within;
-    return stride == 1 ? alone : shared;
+    if (ppn == problem_.ranks) return all_ranks;
+    if (stride >= ppn) return 1;
+    const int surplus = problem_.ranks - core;
+    int near = ppn;
+    if (surplus > 0) near = ppn % 2 == 0 ? std::gcd(ppn / 2, surplus) : 1;
+    near = near % stride == 0 ? near / stride : 1;
+    return near % size == 0 ? all_ranks : near;
+  }
+
+  // The best algorithm of a line with as many ranks as this divisor.
+  [[nodiscard]] const Line& line(std::size_t divisor, int stride) {
+    const int near = near_ranks(divisors_.back(), stride, divisors_[divisor]);
+    const std::size_t column = near > 1 ? 2 + index_of(stride) : static_cast<std::size_t>(near);
+    std::optional<Line>& found = lines_[divisor * columns_ + column];
+    if (!found) found = best_line(divisors_[divisor], near);
+    return *found;
   }
 
   void find_divisors(int core) {
@@ -279,7 +303,8 @@ class Search {
       const int partner = core / divisors_[k];
       if (partner != divisors_[k]) divisors_.push_back(partner);
     }
-    table_.assign(divisors_.size(), {});
+    columns_ = 2 + index_of(problem_.ranks_per_node);  // no neighbours share a node at longer strides
+    lines_.assign(divisors_.size() * columns_, {});
   }
   [[nodiscard]] std::size_t index_of(int divisor) const {
     return static_cast<std::size_t>(std::ranges::lower_bound(divisors_, divisor) - divisors_.begin());
@@ -290,11 +315,11 @@ class Search {
     Grid grid;
     int stride = 1;
     for (const std::size_t k : divisors) {
-      const Line& line = table_[k][level_of(stride, divisors_[k])];
+      const Line& best = line(k, stride);
       const auto at = static_cast<std::size_t>(grid.dimensions++);
       grid.sizes[at] = divisors_[k];
-      grid.algorithms[at] = line.algorithm;
-      grid.seconds += line.seconds;
+      grid.algorithms[at] = best.algorithm;
+      grid.seconds += best.seconds;
       stride *= divisors_[k];
     }
     grid.seconds += folding_seconds(grid);
@@ -316,7 +341,7 @@ class Search {
             ? 2  // the late rank is the root: all else is there when it begins, and it has the result first
             : saved_latencies(candidates_[grid.algorithms[last]].base->name, grid.sizes[last]);
     // Each hidden latency shrinks by the time that the message keeps the port busy.
-    const auto [a, b] = folding_.message(folding_.n);
+    const auto [a, b] = folding_.message(folding_.n, problem_.ranks, 2);
     return whole - saved * std::max(0.0, a - folding_.n * b);
   }
 
@@ -332,10 +357,11 @@ class Search {
 
   const Problem& problem_;
   const std::span<const Candidate> candidates_;
-  std::vector<std::array<Costs, level_count>> costs_;
   Costs folding_;
   std::vector<int> divisors_;
-  std::vector<std::array<Line, level_count>> table_;
+  std::size_t columns_ = 0;
+  // For each number of ranks: on one node, each on its own node, and with each stride.
+  std::vector<std::optional<Line>> lines_;
   Grid best_;
 };
 

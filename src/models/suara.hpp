@@ -46,30 +46,50 @@ struct Messages {
   }
 };
 
-// All that the cost of one algorithm depends on, besides the number of its ranks.
+// All that the cost of one algorithm depends on, besides the number p of its ranks. These are a line of the
+// grid, and its neighbours may share nodes.
 struct Costs {
-  double n = 0;  // bytes of the vector
-  const Messages* messages = nullptr;
-  const Messages* near = nullptr;  // between consecutive ranks on a node, or null
-  int near_ranks = 1;              // how many consecutive ranks are on a node
-  double least_b = 0;              // lower limit of b, if all ranks of a node send at once
-  double least_exchange_b = 0;     // the same in exchange()
-  double c = 0;                    // seconds per byte that is combined
-  double segment = 0;              // bytes of a segment of ring_segmented
+  double n = 0;                        // bytes of the vector
+  const Messages* messages = nullptr;  // if there is `near`, of those that leave a node
+  const Messages* near = nullptr;      // of those that stay on a node; null: all messages are alike
+  int near_ranks = 1;                  // how many neighbours are on a node
+  double least_b = 0;                  // lower limit of b, if one rank of each line on a node sends
+  double least_exchange_b = 0;         // if all ranks of a node send
+  double c = 0;                        // seconds per byte that is combined
+  double segment = 0;                  // bytes of a segment of ring_segmented
 
-  // Returns what a message costs; if some messages of a step stay on the node, the slowest of the step.
-  [[nodiscard]] Hockney message(double bytes) const {
-    Hockney found = messages->of(bytes);
-    found.b = std::max(found.b, least_b);
-    if (near == nullptr) return found;
-    const Hockney on_node = near->of(bytes);
-    return found.a + bytes * found.b < on_node.a + bytes * on_node.b ? on_node : found;
+  // Returns true if each block of `span` neighbours is on one node, in all lines.
+  [[nodiscard]] bool stays_on_node(int p, long span) const {
+    return near != nullptr && near_ranks % span == 0 && p % span == 0;
   }
-  // Returns what it costs if each rank exchanges with the one at this distance, a power of two.
-  [[nodiscard]] Hockney exchange(double bytes, int distance) const {
-    if (near != nullptr && near_ranks % (2 * distance) == 0) return near->of(bytes);
+  [[nodiscard]] Hockney message(double bytes) const {
+    const Hockney found = messages->of(bytes);
+    return {found.a, std::max(found.b, least_b)};
+  }
+  // Returns what a message costs within blocks of `span` neighbours.
+  [[nodiscard]] Hockney message(double bytes, int p, long span) const {
+    return stays_on_node(p, span) ? near->of(bytes) : message(bytes);
+  }
+  // Returns what it costs if all ranks send within blocks of `span` neighbours.
+  [[nodiscard]] Hockney exchange(double bytes, int p, long span) const {
+    if (stays_on_node(p, span)) return near->of(bytes);
     const Hockney found = messages->of(bytes);
     return {found.a, std::max(found.b, least_exchange_b)};
+  }
+  // Returns what it costs if all ranks send to their neighbours, again and again. If messages do not wait for
+  // their receivers, a rank can be ahead of others: then the mean of all latencies counts, and the least
+  // rate.
+  [[nodiscard]] Hockney step_of_ring(double bytes, int p) const {
+    const Hockney far = message(bytes);
+    if (near == nullptr) return far;
+    const Hockney on_node = near->of(bytes);
+    const double far_seconds = far.a + bytes * far.b;
+    const double near_seconds = on_node.a + bytes * on_node.b;
+    if (bytes > messages->eager_bytes) return far_seconds < near_seconds ? on_node : far;
+    const double far_part = std::ceil(static_cast<double>(p) / near_ranks) / p;
+    const double mean = far_part * far_seconds + (1 - far_part) * near_seconds;
+    const double busy = std::max({messages->o + bytes * far.b, messages->v, near->o + bytes * on_node.b});
+    return {std::max(mean, busy) - bytes * far.b, far.b};
   }
   // Returns 1 if a message of n bytes waits for its receiver, else 0.
   [[nodiscard]] double w() const { return n > messages->eager_bytes ? 1 : 0; }
@@ -112,6 +132,7 @@ struct Problem {
   double c = 0;
   double node_b = 0;  // seconds per byte of all messages together that leave a node; 0: no limit
   Messages messages;  // with which surplus ranks are folded
+  Messages near{};    // the same for those that stay on a node
   int most_dimensions = 3;
   bool may_fold = true;  // false: the grid has exactly these ranks
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes the call of each rank for a simulation of a collective's time. Every vector has a length and an
-// address, and all ranks share the addresses. Nobody reads the data, except short calls on the board.
+// Makes the call of each rank for a simulation of a collective's time. Vectors have a length and an
+// address, which all ranks share; what only a root has is without an address elsewhere. Nobody reads the
+// data, except short calls on the board.
 #pragma once
 
 #include <cstddef>

@@ -79,16 +79,22 @@ def test_the_cheapest_grid_is_an_expression_with_its_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["cluster", "ethernet", "ethernet_tcp", "infiniband", "slingshot"])
-def test_nodes_of_several_ranks_have_near_exchanges(name: str) -> None:
-    """Within 20% of each plain algorithm where ranks and nodes are powers of two."""
+@pytest.mark.parametrize(
+    ("shapes", "limit"),
+    [([(2, 8), (4, 4), (8, 8), (16, 2), (2, 16)], 1.1), ([(3, 16), (6, 16), (7, 4), (12, 8), (33, 4)], 1.2)],
+    ids=["powers of two", "others"],
+)
+def test_on_nodes_of_several_ranks_a_grid_is_no_worse_than_a_plain_algorithm(
+    name: str, shapes: list[tuple[int, int]], limit: float
+) -> None:
     path = machine.path_of(name)
-    for nodes, ppn in ((2, 8), (4, 4), (8, 8), (16, 2)):
+    for nodes, ppn in shapes:
         simulated = machine.read(name).simulated(nodes, ppn)
 
         def seconds(expression: str, size: int, simulated: _core.SimulatedMachine = simulated) -> float:
             return max(simulated.run("allreduce", expression, size, [], None)["exits"])
 
-        for size in (8, 1024, 8192, 65536, 1 << 20, 1 << 24):
+        for size in (8, 1024, 8192, 65536, 1 << 20):
             chosen, _ = _core.cheapest_grid(nodes * ppn, size, ranks_per_node=ppn, machine=path)
             best = min(seconds(each, size) for each in ("ring", "rabenseifner", "recursive_doubling"))
-            assert seconds(chosen, size) <= 1.2 * best, f"{nodes} x {ppn}, {size} bytes: {chosen}"
+            assert seconds(chosen, size) <= limit * best, f"{nodes} x {ppn}, {size} bytes: {chosen}"

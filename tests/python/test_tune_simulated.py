@@ -6,6 +6,10 @@ from __future__ import annotations
 import math
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from offbeat import _core
 from offbeat.simulate import hosts, machine
 from offbeat.simulate.hosts import Phase, Place
 from offbeat.simulate.simulation import Shape
-from offbeat.tune import by_simulation, simulated_candidates, simulated_rules
+from offbeat.tune import by_simulation, simulated_candidates, simulated_rules, workers
 from offbeat.tune.by_simulation import Answer, Question, Standing, Terms
 
 # 8 bytes take 2 us within a node and 10 us between nodes.
@@ -225,7 +229,7 @@ def test_workers_allocate_huge_pages_unless_the_user_says_otherwise(
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     if before is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", before)
-    with by_simulation.environment_of_workers():
+    with workers._environment():
         found = os.environ["GLIBC_TUNABLES"].split(":")
     assert os.environ.get("GLIBC_TUNABLES") == before
     assert found[0] == (before or "glibc.malloc.hugetlb=1")
@@ -273,6 +277,44 @@ def test_a_call_of_which_nothing_remains_takes_one_latency() -> None:
     found = by_simulation.answer(asked, Question("bcast", 8, (64, 64), 16, (64,)))
     assert set(found.scores) <= {"binomial"}
     assert all(math.isfinite(standing.of_host) for standing in found.standings["mpich"].values())
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core there are no workers")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_command(
+    tmp_path: Path, clean_environment: dict[str, str], how: signal.Signals
+) -> None:
+    """Ctrl-C reaches the workers, too, and they leave it to the command, even while they start."""
+    command = [sys.executable, "-m", "offbeat", "tune", "--simulate", "slingshot", "--nodes", "4096"]
+    with subprocess.Popen(
+        command, env=clean_environment, cwd=tmp_path, start_new_session=True, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as job:  # fmt: skip
+        while len(started := workers_of(job.pid)) < 2:
+            assert job.poll() is None
+        for each in started:
+            os.kill(each, signal.SIGINT)
+        time.sleep(2)  # they have questions
+        assert job.poll() is None
+        assert all(map(runs, started))
+        os.killpg(job.pid, how) if how == signal.SIGINT else job.send_signal(how)
+        said = job.communicate(timeout=60)[1]  # they hold the pipe, too
+    assert "Traceback" not in said
+    assert not any(map(runs, started))
+
+
+def runs(pid: int) -> bool:
+    """Whether a process has not ended, though nobody may have waited for it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def workers_of(pid: int) -> list[int]:
+    """The child processes that were spawned to work."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in children if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
 def test_files_of_the_working_directory_are_not_imported(offbeat: Offbeat, tmp_path: Path) -> None:

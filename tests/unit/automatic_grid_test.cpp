@@ -54,9 +54,8 @@ two lines = [of text]
 eager_limit_bytes = 65_536
 [core]
 combine_ns_per_byte = 1e-1
-copies = [ 1,
-  2 ]  # a list that is not read
-[within_node]
+copy_ns_per_byte = 2  # not read here
+[ within_node ]
 latency_us = +0.5
 bandwidth_gb_per_s = 10
 eager_limit_bytes = 4096
@@ -68,7 +67,7 @@ send_overhead_us = 0.25
 receive_overhead_us = 0.75
 send_gap_us = 5
 handshake_us = 3
-[[between_nodes.longer]]
+[[ between_nodes . longer ]]
 from_bytes = 8193
 latency_us = 4
 bandwidth_gb_per_s = 2
@@ -116,8 +115,7 @@ TEST(MachineFile, AnErrorNamesFileLineAndKey) {
        "my.toml:10: between_nodes.handshake_us: '1' is not a number from 0 to 1e+12"},
       {with("handshake_us = nan"),
        "my.toml:10: between_nodes.handshake_us: 'nan' is not a number from 0 to 1e+12"},
-      {with("eager_limit_bytes = 1.5"),
-       "my.toml:10: between_nodes.eager_limit_bytes: '1.5' is not a whole number of bytes"},
+      {"eager_limit_bytes = 1.5", "my.toml:1: eager_limit_bytes: '1.5' is not a whole number of bytes"},
       {with("[[between_nodes.longer]]\nfrom_bytes = 0\nlatency_us = 1\nbandwidth_gb_per_s = 1"),
        "my.toml:11: between_nodes.longer.from_bytes: it must be larger than in the table before"},
       {with("[[algorithm]]\nexpression = \"ring\""), "my.toml:10: algorithm.latency_us: it is missing"},
@@ -127,13 +125,22 @@ TEST(MachineFile, AnErrorNamesFileLineAndKey) {
        "my.toml:12: algorithm.level: 'rack' is neither between_nodes nor within_node"},
       {with("[core]"), "my.toml:10: [core] occurs twice"},
       {with("[core"), "my.toml:10: a table begins with [name] or [[name]]"},
-      {with("[]"), "my.toml:10: a table has no name"},
+      {with("[]"), "my.toml:10: unknown table ''"},
+      {with("[between]"), "my.toml:10: unknown table 'between'"},
+      {with("[between_nodes.longer]"),
+       "my.toml:10: a table of this name begins with [[between_nodes.longer]]"},
+      {with("[[board]]"), "my.toml:10: a table of this name begins with [board]"},
       {with("what"), "my.toml:10: expected a [table] or KEY = VALUE"},
       {with("= 3"), "my.toml:10: a key is missing before ="},
-      {with("note ="), "my.toml:10: note has no value"},
-      {with("note = \"open"), "my.toml:10: note: a quote is not closed"},
-      {with("note = \"\"\"open\nand on"), "my.toml:10: \"\"\" is not closed"},
-      {with("note = [1,\n2"), "my.toml:10: a bracket is not closed"},
+      {"source =", "my.toml:1: source has no value"},
+      {"source = \"open", "my.toml:1: source: a quote is not closed"},
+      {"source = \"\"\"open\nand on", "my.toml:1: \"\"\" is not closed"},
+      {"within_node = {latency_us = 1}",
+       "my.toml:1: within_node: unknown key; known are name, source, eager_limit_bytes, envelope_bytes, "
+       "not_measured"},
+      {"[board]\nline_ns = [1,\n2]", "my.toml:2: line_ns: neither a number nor a text in quotes"},
+      {"[board]\nline = 1",
+       "my.toml:2: line: unknown key; known are line_ns, far_line_ns, line_gap_ns, ranks_per_cache"},
   };
   for (const auto& [text, line] : cases) EXPECT_EQ(error_of(text), line) << text;
 }

@@ -316,6 +316,34 @@ TEST(Suara, EachDimensionHasTheParametersOfItsLevel) {
   EXPECT_EQ(within, 16) << "the last dimension goes from node to node";
 }
 
+// Latencies are 1 within a node and 100 between nodes; a byte takes no time.
+double latencies(std::string_view algorithm, const std::vector<int>& sizes, int ranks, int ranks_per_node) {
+  const auto base = std::ranges::find(bases(), algorithm, &BaseAlgorithm::name);
+  const std::vector<Candidate> only{{&*base, {{1}}, {{100}}, segment}};
+  Grid grid{.dimensions = static_cast<int>(sizes.size())};
+  std::ranges::copy(sizes, grid.sizes.begin());
+  const Problem of_nodes{
+      .ranks = ranks, .ranks_per_node = ranks_per_node, .bytes = 8, .messages = {{100}}, .near = {{1}}};
+  return seconds(of_nodes, only, grid);
+}
+
+TEST(Suara, MessagesOfNeighboursStayOnTheirNode) {
+  EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {16}, 16, 4), 2 + 200);
+  EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {16}, 16, 16), 4);
+  EXPECT_DOUBLE_EQ(latencies("rabenseifner", {16}, 16, 4), 2 * (2 + 200));
+  EXPECT_DOUBLE_EQ(latencies("binomial", {16}, 16, 4), 2 * (2 + 200));
+  EXPECT_DOUBLE_EQ(latencies("rabenseifner", {24}, 24, 8), 2 + 2 * (2 + 200)) << "16 ranks remain, 4 a node";
+  EXPECT_DOUBLE_EQ(latencies("rabenseifner", {18}, 18, 3), 200 + 2 * 400) << "pairs are on two nodes";
+  EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {2, 8}, 16, 4), 1 + 1 + 200) << "2 of each column";
+  EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {4, 4}, 16, 4), 2 + 200) << "rows are on nodes";
+  EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {4, 2}, 16, 4), 2 + (1 + 100) + 100) << "2 a node remain";
+}
+
+// Ranks that do not wait for their receivers get ahead.
+TEST(Suara, ARingHasTheMeanLatency) {
+  EXPECT_DOUBLE_EQ(latencies("ring", {16}, 16, 4), 30 * (3 * 1 + 100) / 4.0);
+}
+
 TEST(Suara, ThreeDimensionsAreTakenWhereTheyPay) {
   const auto all = candidates({1e-3, 1e-12, 1e-12});
   std::vector<Candidate> rings;

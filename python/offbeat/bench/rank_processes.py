@@ -50,7 +50,7 @@ def follow(
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         except OSError as error:
             raise CommandError(f"cannot execute {built.command[0]}: {error.strerror}") from None
@@ -129,8 +129,8 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def _end_with_parent() -> None:
-    """Ask the kernel, from within mpirun, to terminate mpirun if this process is killed."""
+def end_with_parent() -> None:
+    """Ask the kernel to terminate this process when its parent ends, however it does."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

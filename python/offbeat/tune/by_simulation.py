@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from multiprocessing import active_children, get_context
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -29,7 +26,7 @@ from offbeat.simulate import hosts
 from offbeat.simulate.hosts import Phase, Phases, Place, TooLongError
 from offbeat.simulate.machine import Machine
 from offbeat.simulate.simulation import Shape
-from offbeat.tune import simulated_candidates
+from offbeat.tune import simulated_candidates, workers
 from offbeat.units import format_size
 
 # An algorithm that a model puts further behind the best one, or behind the hosts, is not simulated.
@@ -305,57 +302,23 @@ def _longest_first(questions: Sequence[Question]) -> list[Question]:
     return found
 
 
-@contextmanager
-def environment_of_workers() -> Iterator[None]:
-    """Set what child processes that start in this block need.
-
-    The coroutines of many ranks are spread over memory, so huge pages save address translations (glibc 2.35
-    or later). A file of the working directory must not stand for a module (Python 3.11 or later).
-    """
-    before = {name: os.environ.get(name) for name in ("GLIBC_TUNABLES", "PYTHONSAFEPATH")}
-    tunables = before["GLIBC_TUNABLES"]
-    if tunables is None or "glibc.malloc.hugetlb" not in tunables:
-        os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, [tunables, "glibc.malloc.hugetlb=1"]))
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _ignore_interrupts() -> None:
-    """Leave it to the parent to end a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def answers(
-    terms: Terms, questions: Sequence[Question], on_progress: Callable[[Answer, int], None], workers: int = 0
+    terms: Terms,
+    questions: Sequence[Question],
+    on_progress: Callable[[Answer, int], None],
+    processes: int = 0,
 ) -> list[Answer]:
     """Answer the questions on all cores. The order of the answers is that of the questions."""
-    count = workers or len(os.sched_getaffinity(0))
+    count = processes or len(os.sched_getaffinity(0))
     found: dict[Question, Answer] = {}
+
+    def take(result: Answer) -> None:
+        found[result.question] = result
+        on_progress(result, len(found))
+
     if count == 1 or len(questions) == 1:
         for question in questions:
-            found[question] = answer(terms, question)
-            on_progress(found[question], len(found))
+            take(answer(terms, question))
     else:
-        with (
-            environment_of_workers(),
-            ProcessPoolExecutor(count, get_context("spawn"), _ignore_interrupts) as pool,
-        ):
-            try:
-                order = _longest_first(questions)
-                for done in as_completed([pool.submit(answer, terms, question) for question in order]):
-                    result = done.result()
-                    found[result.question] = result
-                    on_progress(result, len(found))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in active_children():  # they would go on with the questions that they have
-                    worker.terminate()
-                raise
+        workers.apply(partial(answer, terms), _longest_first(questions), take, count)
     return [found[question] for question in questions]

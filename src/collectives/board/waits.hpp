@@ -183,8 +183,8 @@ template <class Text>
   return text.has_served();
 }
 
-// In a phantom simulation one vector of a call may have memory and the other none, as in the phases of a
-// hierarchy. Then no data move.
+// In a phantom simulation one vector of a call may have memory and the other none: in phases of a hierarchy,
+// or if only the root has an output. Then this rank copies nothing.
 inline void drop_data_of_phantom(Call& call) {
   const auto is_phantom = [](const auto& vector) { return vector.count > 0 && vector.data == nullptr; };
   if (is_phantom(call.input) || is_phantom(call.output)) call.input.data = call.output.data = nullptr;
