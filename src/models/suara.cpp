@@ -63,15 +63,12 @@ double binomial(const Costs& k, int p) {
   return reduce + moving + surplus * (k.n * b + k.w() * a);
 }
 
-// Ranks that stand for two are twice as far from each other.
-long span_of_exchange(int p, long distance) { return power_of_two(p) < p ? 4 * distance : 2 * distance; }
-
 double recursive_doubling(const Costs& k, int p) {
   const int q = power_of_two(p);
   const double early = k.w() == 0 && p > q && 2 * p <= 3 * q ? k.message(k.n, p, 2).a : 0;
   double moving = 0;
   for (int distance = 1; distance < q; distance *= 2) {
-    const auto [a, b] = k.exchange(k.n, p, span_of_exchange(p, distance));
+    const auto [a, b] = k.exchange(k.n, p, distance);
     moving += a + k.n * b;
   }
   return moving + log2_of_power(q) * k.n * k.c + fold(k, p, q) - early;
@@ -113,7 +110,7 @@ double rabenseifner(const Costs& k, int p) {
   double moving = 0;
   for (int distance = 1; distance < q; distance *= 2) {
     const double bytes = k.n / 2 / distance;
-    const auto [a, b] = k.exchange(bytes, p, span_of_exchange(p, distance));
+    const auto [a, b] = k.exchange(bytes, p, distance);
     moving += 2 * (a + bytes * b);
   }
   return moving + k.n * (q - 1) / q * k.c + fold(k, p, q);
@@ -253,7 +250,6 @@ class Search {
     return {.n = folding_.n,
             .near_ranks = near,
             .least_b = on_node / std::max(1, near) * problem_.node_b,
-            .least_exchange_b = on_node * problem_.node_b,
             .c = problem_.c};
   }
   static void set_candidate(Costs& costs, const Candidate& candidate) {

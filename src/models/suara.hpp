@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -54,7 +55,6 @@ struct Costs {
   const Messages* near = nullptr;      // of those that stay on a node; null: all messages are alike
   int near_ranks = 1;                  // how many neighbours are on a node
   double least_b = 0;                  // lower limit of b, if one rank of each line on a node sends
-  double least_exchange_b = 0;         // if all ranks of a node send
   double c = 0;                        // seconds per byte that is combined
   double segment = 0;                  // bytes of a segment of ring_segmented
 
@@ -70,15 +70,19 @@ struct Costs {
   [[nodiscard]] Hockney message(double bytes, int p, long span) const {
     return stays_on_node(p, span) ? near->of(bytes) : message(bytes);
   }
-  // Returns what it costs if all ranks send within blocks of `span` neighbours.
-  [[nodiscard]] Hockney exchange(double bytes, int p, long span) const {
-    if (stays_on_node(p, span)) return near->of(bytes);
+  // Returns what it costs if each rank exchanges with the one at this distance, a power of two. If p is none,
+  // ranks that stand for two are twice as far from each other.
+  [[nodiscard]] Hockney exchange(double bytes, int p, long distance) const {
+    const bool is_power = std::has_single_bit(static_cast<unsigned>(p));
+    if (stays_on_node(p, is_power ? 2 * distance : 4 * distance)) return near->of(bytes);
     const Hockney found = messages->of(bytes);
-    return {found.a, std::max(found.b, least_exchange_b)};
+    const auto senders =
+        static_cast<double>(std::min<long>(near_ranks, 2 * distance));  // of a line on a node
+    return {found.a, std::max(found.b, senders * least_b)};
   }
-  // Returns what it costs if all ranks send to their neighbours, again and again. If messages do not wait for
-  // their receivers, a rank can be ahead of others: then the mean of all latencies counts, and the least
-  // rate.
+  // Returns what a step costs in which all ranks send to their neighbours, if many such steps follow. The
+  // slowest message counts if messages wait for their receivers. Otherwise a rank can be ahead of others, and
+  // the mean counts, or the time for which the busiest rank cannot begin another step.
   [[nodiscard]] Hockney step_of_ring(double bytes, int p) const {
     const Hockney far = message(bytes);
     if (near == nullptr) return far;
