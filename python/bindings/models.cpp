@@ -50,8 +50,8 @@ int offbeat_python_machine_name(Text path) {
 int offbeat_python_cheapest_grid(int ranks, std::size_t size_bytes, int ranks_per_node, Text machine,
                                  Text mpi) {
   return answer([&] {
-    if (ranks < 2 || ranks_per_node < 1 || ranks % ranks_per_node != 0)
-      throw offbeat::UsageError("a grid is of at least two ranks, on nodes of equally many");
+    if (ranks < 2 || ranks > 1 << 30 || ranks_per_node < 1 || ranks % ranks_per_node != 0)
+      throw offbeat::UsageError("a grid is of 2 to 2^30 ranks, on nodes of equally many");
     const std::string file(machine);
     const offbeat::Machine read = file.empty() ? offbeat::built_in_machine() : offbeat::read_machine(file);
     const offbeat::Placement placement{.ranks = ranks, .nodes = ranks / ranks_per_node};

@@ -70,14 +70,14 @@ struct Costs {
   [[nodiscard]] Hockney message(double bytes, int p, long span) const {
     return stays_on_node(p, span) ? near->of(bytes) : message(bytes);
   }
-  // Returns what it costs if each rank exchanges with the one at this distance, a power of two. If p is none,
-  // ranks that stand for two are twice as far from each other.
+  // Returns at most what it costs if each rank exchanges with the one at this distance, a power of two. If p
+  // is not a power of two, pairs were folded, and ranks that stand for two are twice as far from each other.
   [[nodiscard]] Hockney exchange(double bytes, int p, long distance) const {
     const bool is_power = std::has_single_bit(static_cast<unsigned>(p));
     if (stays_on_node(p, is_power ? 2 * distance : 4 * distance)) return near->of(bytes);
     const Hockney found = messages->of(bytes);
     const auto senders =
-        static_cast<double>(std::min<long>(near_ranks, 2 * distance));  // of a line on a node
+        static_cast<double>(std::min<long>(near_ranks, 2 * distance));  // on a node, of each line
     return {found.a, std::max(found.b, senders * least_b)};
   }
   // Returns what a step costs in which all ranks send to their neighbours, if many such steps follow. The

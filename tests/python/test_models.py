@@ -74,14 +74,18 @@ def test_the_cheapest_grid_is_an_expression_with_its_time() -> None:
     assert _core.check_expression("allreduce", expression) == expression
     time = _core.cost("allreduce", expression, 1000, 8 << 20, a=1.5e-6, b=6.25e-11, c=2e-10)
     assert time == pytest.approx(seconds)
-    with pytest.raises(ValueError, match="nodes of equally many"):
-        _core.cheapest_grid(10, 8, ranks_per_node=4)
+    for ranks in (10, 1, (1 << 30) + 4):
+        with pytest.raises(ValueError, match="nodes of equally many"):
+            _core.cheapest_grid(ranks, 8, ranks_per_node=4)
 
 
 @pytest.mark.parametrize("name", ["cluster", "ethernet", "ethernet_tcp", "infiniband", "slingshot"])
 @pytest.mark.parametrize(
     ("shapes", "limit"),
-    [([(2, 8), (4, 4), (8, 8), (16, 2), (2, 16)], 1.1), ([(3, 16), (6, 16), (7, 4), (12, 8), (33, 4)], 1.2)],
+    [
+        ([(2, 8), (4, 4), (8, 8), (16, 2), (2, 16)], 1.1),
+        ([(3, 16), (6, 16), (7, 4), (12, 8), (33, 4), (13, 6)], 1.2),
+    ],
     ids=["powers of two", "others"],
 )
 def test_on_nodes_of_several_ranks_a_grid_is_no_worse_than_a_plain_algorithm(

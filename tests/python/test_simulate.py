@@ -289,10 +289,11 @@ def test_grids_know_the_same_keys(tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
     file.write_text(text)
     assert _core.machine_name(str(file)) == machine.parse(text, "m").name
-    for line in text.splitlines():
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
         key, equals, value = line.partition(" = ")
         wrong = f"{key}_ = {value}" if equals else line.replace("]", "_]", 1)
-        file.write_text(text.replace(line, wrong, 1))
+        file.write_text("\n".join([*lines[:number], wrong, *lines[number + 1 :]]))
         with pytest.raises(CommandError):
             machine.parse(file.read_text(), "m")
         with pytest.raises(_core.UsageError, match=r"m\.toml:\d+: .*unknown"):

@@ -339,6 +339,14 @@ TEST(Suara, MessagesOfNeighboursStayOnTheirNode) {
   EXPECT_DOUBLE_EQ(latencies("recursive_doubling", {4, 2}, 16, 4), 2 + (1 + 100) + 100) << "2 a node remain";
 }
 
+// 12 ranks fold into 8: 2 of the 6 on a node send at distance 1, 4 at distance 2, and all of them after that.
+TEST(Suara, FewMessagesLeaveANodeAtAShortDistance) {
+  const auto base = std::ranges::find(bases(), "recursive_doubling", &BaseAlgorithm::name);
+  const std::vector<Candidate> only{{&*base, {}, {}, segment}};
+  const Problem of_nodes{.ranks = 12, .ranks_per_node = 6, .bytes = 8, .node_b = 1, .messages = {}};
+  EXPECT_DOUBLE_EQ(seconds(of_nodes, only, {.dimensions = 1, .sizes = {12}}), 8 * (2 + 4 + 6));
+}
+
 // Ranks that do not wait for their receivers get ahead.
 TEST(Suara, ARingHasTheMeanLatency) {
   EXPECT_DOUBLE_EQ(latencies("ring", {16}, 16, 4), 30 * (3 * 1 + 100) / 4.0);

@@ -315,7 +315,7 @@ def _level(table: _Table, key: str, default: str) -> str:
 
 
 class _Table:
-    """A table of the file. It remembers which keys were read, so ``done`` can refuse the unknown ones."""
+    """A table of the file. It remembers which keys were read, so ``refuse_unknown_keys`` finds the others."""
 
     def __init__(self, values: Mapping[str, Any], where: str, path: str = "") -> None:
         self._values = values

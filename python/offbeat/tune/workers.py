@@ -48,11 +48,12 @@ def _end_with(parent: int) -> None:
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
     """Delay Ctrl-C to the end of this block, and keep it from child processes that start in it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
