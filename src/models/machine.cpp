@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads the part of TOML that machine files use: tables, arrays of tables, and keys with numbers or strings.
-// Everything else is an error.
+// Unknown tables and keys are errors. Values of keys that only `offbeat simulate` reads are not checked.
 #include "models/machine.hpp"
 
 #include <algorithm>

@@ -154,7 +154,8 @@ constexpr std::array base_algorithms{
     BaseAlgorithm{"rabenseifner", rabenseifner, terms_of_rabenseifner},
 };
 
-constexpr int all_ranks = 0;  // of a line are on one node
+// Stands for a number of neighbours on a node: the whole line is on one.
+constexpr int all_ranks = 0;
 
 class Search {
  public:

@@ -70,8 +70,8 @@ struct Costs {
   [[nodiscard]] Hockney message(double bytes, int p, long span) const {
     return stays_on_node(p, span) ? near->of(bytes) : message(bytes);
   }
-  // Returns at most what it costs if each rank exchanges with the one at this distance, a power of two. If p
-  // is not a power of two, pairs were folded, and ranks that stand for two are twice as far from each other.
+  // Returns an upper limit of the cost if each rank exchanges with the one at this distance, a power of two.
+  // If p is not a power of two, pairs were folded, and ranks that stand for two are twice as far apart.
   [[nodiscard]] Hockney exchange(double bytes, int p, long distance) const {
     const bool is_power = std::has_single_bit(static_cast<unsigned>(p));
     if (stays_on_node(p, is_power ? 2 * distance : 4 * distance)) return near->of(bytes);
