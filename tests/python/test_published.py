@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 COLLECTIVES = ("allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce")
 COLUMNS = (["bytes", "us"], ["bytes", "us", "us_low", "us_high"], ["ranks", "us"])
 LEVELS = ("pair", "L3", "NUMA domain", "socket", "node", "other node")
-MEMORIES = ("L2", "L3", "DRAM", "DRAM of the other socket")
+MEMORIES = ("L2", "L3", "another core's cache", "DRAM", "DRAM of the other socket")
 PLACES = ("own NUMA domain", "own socket", "other socket")
 
 NODE = {"name", "sockets", "cores_per_socket", "not_found", "sources", "cache", "level", "bandwidth"}
