@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "clock/synchronise.hpp"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <bit>
 #include <fstream>
@@ -171,13 +173,16 @@ void check(Messenger& messenger, std::span<const int> host_representatives, std:
 
 }  // namespace
 
+// Where /proc cannot be read, processes share a clock only if their hosts have one name.
 std::uint64_t host_of_this_process() {
-  std::string text;
-  for (const char* path : {"/proc/sys/kernel/random/boot_id", "/proc/self/timens_offsets"}) {
+  const auto content = [](const char* path) {
     std::ifstream file(path);
-    text.append(std::istreambuf_iterator<char>(file), {});
-  }
-  return fnv1a(text);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::string text = content("/proc/sys/kernel/random/boot_id");
+  utsname system{};
+  if (text.empty() && uname(&system) == 0) text = system.nodename;
+  return fnv1a(text + content("/proc/self/timens_offsets"));
 }
 
 Model synchronise(Messenger& messenger, std::span<const std::uint64_t> hosts, Method method,

@@ -5,14 +5,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <utility>
 
 namespace offbeat {
 
 // Identifies a process to other processes. Plain data.
 struct ProcessIdentity {
   pid_t pid = 0;
-  std::uint64_t start_time = 0;  // in clock ticks since the system started; 0: unknown
   std::uint64_t pid_namespace = 0;
 
   static ProcessIdentity of_this_process();
@@ -23,25 +21,18 @@ class PeerProcess {
   // Remembers a process that runs now. If its number means nothing here, because it is in another namespace
   // or hidden, is_dead() is always false.
   explicit PeerProcess(const ProcessIdentity& identity);
-  PeerProcess(PeerProcess&& other) noexcept
-      : identity_(other.identity_),
-        is_visible_(other.is_visible_),
-        is_dead_(other.is_dead_),
-        descriptor_(std::exchange(other.descriptor_, unopened)) {}
-  PeerProcess& operator=(PeerProcess&&) = delete;
-  ~PeerProcess();
 
-  // Returns true if the process has ended. A zombie has ended, too. The first call opens a descriptor, which
-  // all objects for this process share. The last of them closes it.
-  [[nodiscard]] bool is_dead();
+  // Returns true if the process has certainly ended. A zombie has ended, too. A doubt counts as life, because
+  // a false alarm would end the job. Threads may call this at the same time. It leaves nothing open.
+  [[nodiscard]] bool is_dead() noexcept;
 
  private:
-  static constexpr int unopened = -1;
-
-  ProcessIdentity identity_;
-  bool is_visible_;
+  pid_t pid_;  // 0: unknown here
   bool is_dead_ = false;
-  int descriptor_ = unopened;  // a pidfd that the table owns
 };
+
+// Returns a descriptor of a process. It is negative, and errno is set, if there is none: the process has been
+// reaped, or the system lacks or forbids such descriptors.
+[[nodiscard]] int open_pidfd(pid_t pid) noexcept;
 
 }  // namespace offbeat

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "node/peer_process.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -48,12 +50,9 @@ Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
   return Descriptor(is_offered_file(status, offer, bytes) ? open(path, O_RDWR | O_CLOEXEC) : -1);
 }
 
-// The C library may lack functions for these system calls, and the kernel's headers may lack their numbers.
-// The numbers are equal on every architecture except Alpha.
 Descriptor get_by_pidfd(const MemoryOffer& offer) {
-  constexpr long pidfd_open = 434;
-  constexpr long pidfd_getfd = 438;
-  const Descriptor process(static_cast<int>(syscall(pidfd_open, offer.pid, 0)));
+  constexpr long pidfd_getfd = 438;  // like open_pidfd()
+  const Descriptor process(open_pidfd(offer.pid));
   return Descriptor(process ? static_cast<int>(syscall(pidfd_getfd, process.get(), offer.descriptor, 0))
                             : -1);
 }

@@ -47,7 +47,9 @@ def _leave_all(process: int) -> None:
 
 def _node() -> str:
     """Identifies this boot of this machine. Processes on one machine get the same value."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return os.uname().nodename
 
 
 def _is_preloaded() -> bool:
