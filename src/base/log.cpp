@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "base/file_size_limit.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -59,6 +61,7 @@ std::string printable(std::string_view text, std::size_t most_bytes) {
 
 void say(std::string_view line) {
   const std::string text = "offbeat: " + printable(line, std::string::npos) + "\n";
+  const FileSizeLimitIsError scope;  // the program may write its errors to a file
   static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
 }
 

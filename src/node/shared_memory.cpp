@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/file_size_limit.hpp"
 #include "node/peer_process.hpp"
 
 namespace offbeat {
@@ -31,13 +32,6 @@ bool is_offered_file(const struct stat& file, const MemoryOffer& offer, std::siz
 bool is_offered_file(const Descriptor& file, const MemoryOffer& offer, std::size_t bytes) {
   struct stat status {};
   return fstat(file.get(), &status) == 0 && is_offered_file(status, offer, bytes);
-}
-
-// Returns true if the limit on file size (ulimit -f) allows a file of `bytes`. The limit also holds for these
-// files. A longer file would not cause an error, but a signal that ends the process.
-bool file_size_limit_allows(std::size_t bytes) {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
 Descriptor open_by_proc(const MemoryOffer& offer, std::size_t bytes) {
@@ -171,10 +165,7 @@ SharedMemory::~SharedMemory() {
 }
 
 Descriptor make_memory(std::size_t bytes, Refusals& refusals) {
-  if (!file_size_limit_allows(bytes)) {
-    refusals.add("ftruncate", EFBIG);
-    return Descriptor();
-  }
+  const FileSizeLimitIsError scope;
   const auto size = static_cast<off_t>(bytes);
   if (Descriptor file(memfd_create("offbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING)); !file) {
     refusals.add("memfd_create", errno);

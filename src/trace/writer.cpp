@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/file_size_limit.hpp"
 #include "base/line_of_node.hpp"
 #include "base/log.hpp"
 
@@ -26,12 +26,7 @@ namespace {
 // as possible: a file system with large folios then takes the memory in one piece, and one page fault maps
 // all of it.
 int allocate_disk_space(int file, std::uint64_t offset, std::uint64_t bytes) {
-  // If the file grew beyond this limit, the kernel would send SIGXFSZ, which ends the program.
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      offset + bytes > limit.rlim_cur) {
-    return EFBIG;
-  }
+  const FileSizeLimitIsError scope;
   static std::array<std::byte, 4096> zeros{};
   std::array<iovec, 64> parts;
   parts.fill({zeros.data(), zeros.size()});
@@ -157,6 +152,7 @@ bool Writer::load(std::uint64_t slot, CallRecord& record) const {
 }
 
 void Writer::store(std::uint64_t slot, const CallRecord& record) const {
+  const FileSizeLimitIsError scope;
   static_cast<void>(!pwrite(file_, &record, sizeof record, static_cast<off_t>(offset_of(slot))));
 }
 

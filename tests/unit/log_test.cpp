@@ -3,12 +3,16 @@
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <string>
 
@@ -71,6 +75,27 @@ TEST(Say, WritesOneLineWhateverIsInIt) {
   testing::internal::CaptureStderr();
   say("no such folder: a\nb\x1b[2J");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "offbeat: no such folder: a\\nb\\x1b[2J\n");
+}
+
+// In a child, because the limit holds for the whole process. The program's errors go to a file that may not
+// grow: without care the kernel would end the program.
+TEST(Say, SurvivesALimitOnFileSize) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::FILE* const file = std::tmpfile();
+    dup2(fileno(file), STDERR_FILENO);
+    const rlimit limit{};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    say("too long for this file");
+    sigset_t pending;
+    sigpending(&pending);
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    _exit(sigismember(&pending, SIGXFSZ) == 0 && sigismember(&blocked, SIGXFSZ) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
 }
 
 // Returns a text that no other process uses at the same time.

@@ -134,6 +134,10 @@ TEST_F(TraceFile, SurvivesALimitOfTheSystem) {
     Writer writer(path_, window, plenty);
     std::uint64_t written = 0;
     for (std::uint64_t i = 0; i < 3 * per_window; ++i) written += append(writer, i) ? 1 : 0;
+    const rlimit none{0, 2 * window};  // the program may lower the limit
+    setrlimit(RLIMIT_FSIZE, &none);
+    writer.update_record(0, [](CallRecord& record) { record.completion = 42; });
+    writer.finish();
     _exit(written == in_first_window + per_window ? 0 : 1);
   }
   int status = 0;

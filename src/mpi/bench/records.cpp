@@ -3,7 +3,9 @@
 
 #include <sys/file.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 
 namespace offbeat::bench {
@@ -102,7 +104,8 @@ void RecordFile::write(std::span<const Record> records) {
   if (file_ == nullptr) return;
   std::string lines;
   for (const Record& record : records) lines += record.line() + '\n';
-  std::fwrite(lines.data(), 1, lines.size(), file_);
+  if (std::fwrite(lines.data(), 1, lines.size(), file_) != lines.size())
+    throw std::runtime_error(std::string("cannot write the results: ") + std::strerror(errno));
 }
 
 }  // namespace offbeat::bench

@@ -35,7 +35,7 @@ MpiSetUp::~MpiSetUp() {
 
 template <class Blocking, class Nonblocking, class... Arguments>
 void MpiSetUp::call(const Blocking& blocking, const Nonblocking& nonblocking, Arguments... arguments) const {
-  if (host_.mpi != HostMpi::intel) return require(blocking(arguments...));
+  if (host_.mpi != HostMpi::intel && host_.mpi != HostMpi::mpich) return require(blocking(arguments...));
   MPI_Request request;
   require(nonblocking(arguments..., &request));
   require(host_.Wait(&request, MPI_STATUS_IGNORE));

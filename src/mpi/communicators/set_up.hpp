@@ -17,10 +17,11 @@ namespace offbeat {
 // MpiSetUp makes collective calls for offbeat itself on a communicator of the program.
 //
 // Each function returns when its collective is complete. If it returned earlier, Open MPI could mix up its
-// messages with those of an MPI_Comm_idup that is under way. Under Intel MPI each collective is a
-// non-blocking one and a wait, because the blocking ones can wait forever if several threads call them on
-// several communicators. A rank that runs without offbeat never takes part, so a thread watches the calls and
-// prints what the others are waiting for.
+// messages with those of an MPI_Comm_idup that is under way. Under Intel MPI and MPICH each collective is a
+// non-blocking one and a wait. Intel's blocking ones can wait forever if several threads call them on several
+// communicators. MPICH counts its blocking ones, and makes shared memory in the fifth on a communicator: if
+// the limit on file size does not allow that, SIGXFSZ ends the program. A rank that runs without offbeat
+// never takes part, so a thread watches the calls and prints what the others are waiting for.
 class MpiSetUp final : public SetUp {
  public:
   // `communicator` has at least two ranks. While this object lives, its errors return if they can
@@ -45,7 +46,7 @@ class MpiSetUp final : public SetUp {
                     void* all) override;
   template <class Value>
   Value reduce(Value mine, MPI_Datatype type, MPI_Op op);
-  // Calls `blocking`; under Intel MPI calls `nonblocking`, and waits. Throws CommunicationError.
+  // Calls `blocking`; under Intel MPI and MPICH calls `nonblocking`, and waits. Throws CommunicationError.
   template <class Blocking, class Nonblocking, class... Arguments>
   void call(const Blocking& blocking, const Nonblocking& nonblocking, Arguments... arguments) const;
   void require(int code) const;

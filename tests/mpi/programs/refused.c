@@ -9,7 +9,7 @@
  *   shm      no unnamed file can be made
  *   space    no space can be reserved in a file
  *   memory   16 MiB more, and the address space ends
- *   files    no file longer than 1 MiB can be written
+ *   files    nothing can be written to a file
  */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include <errno.h>
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[k], "memory") == 0) {
       limited = 1;
     } else if (strcmp(argv[k], "files") == 0) {
-      limit_files(1);
+      limit_files(0);
     } else {
       CHECK(0, "%s: not known", argv[k]);
     }
@@ -80,6 +80,7 @@ int main(int argc, char **argv) {
   sum(MPI_COMM_WORLD, 1000);
   sum(copy, 1);
   sum(copy, 100000);
+  MPI_Barrier(copy); /* MPICH makes files in the fifth of such calls: it must not count offbeat's */
   MPI_Comm_free(&copy);
   return check_finish();
 }

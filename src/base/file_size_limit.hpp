@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <csignal>
+
+namespace offbeat {
+
+// While this object lives, this thread gets EFBIG for a file that would exceed the limit on file size (ulimit
+// -f). Otherwise the kernel also sends SIGXFSZ, which ends the program. The limit holds for shared memory,
+// too, and for what is written to a place behind it in a longer file. The program may lower it at any time.
+class FileSizeLimitIsError {
+ public:
+  FileSizeLimitIsError();
+  FileSizeLimitIsError(const FileSizeLimitIsError&) = delete;
+  FileSizeLimitIsError& operator=(const FileSizeLimitIsError&) = delete;
+  ~FileSizeLimitIsError();
+
+ private:
+  bool blocks_ = false;
+  sigset_t before_;
+};
+
+}  // namespace offbeat
