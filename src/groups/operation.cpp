@@ -195,9 +195,7 @@ void Operation::advance_first() noexcept {
 bool Operation::advance(HostCalls calls) noexcept {
   if (is_complete() || before_ != nullptr) return false;
   calls = owner_->calls_of_operation(calls);
-  const bool needs_host =
-      plan_.expression == nullptr || plan_.expression->algorithm->needs.board != OnBoard::one_node;
-  if (calls == HostCalls::none && needs_host) return false;
+  if (calls == HostCalls::none && needs_host()) return false;
   bool is_over = false;
   bool got_further = true;
   try {

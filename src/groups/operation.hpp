@@ -18,9 +18,9 @@ class Operation;
 
 // What happens to the operations of an owner when the program ends the host MPI.
 enum class WhenHostEnds : std::uint8_t {
-  go_on,  // they need no host
-  stop,   // the program must not wait for them any more
-  fail    // they are over, with an error
+  go_on,         // they need no host
+  go_on_if_can,  // those on the board of one node go on; the program must not wait for the others any more
+  fail           // they are over, with an error
 };
 
 // What has operations under way: a communicator, or a group.
@@ -171,6 +171,9 @@ class Operation {
   class OwnerInUse;
 
   [[nodiscard]] bool is_message() const { return plan_.index == OperationPlan::no_index; }
+  [[nodiscard]] bool needs_host() const {
+    return plan_.expression == nullptr || plan_.expression->algorithm->needs.board != OnBoard::one_node;
+  }
   void start();
   // Returns true if the copies from and to a device are complete.
   [[nodiscard]] bool is_settled() const;

@@ -83,8 +83,8 @@ void OperationsUnderWay::end_host() noexcept {
     switch (each->owner_->when_host_ends_) {
       case WhenHostEnds::go_on:
         break;
-      case WhenHostEnds::stop:
-        remove(*each);
+      case WhenHostEnds::go_on_if_can:
+        if (each->needs_host()) remove(*each);
         break;
       case WhenHostEnds::fail:
         each->owner_->break_down_with_host();
@@ -163,7 +163,8 @@ void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {
 
 // The list may be long: it has any number of messages, and the first operation on each stage.
 void OperationsUnderWay::add(Operation& operation) {
-  if (has_host_ended() && operation.owner_->when_host_ends_ == WhenHostEnds::stop) return;
+  const bool may_need_host = operation.owner_->when_host_ends_ == WhenHostEnds::go_on_if_can;
+  if (has_host_ended() && may_need_host && operation.needs_host()) return;
   if (next_to_advance_ == nullptr) next_to_advance_ = &operation;
   operation.next_ = nullptr;
   operation.previous_ = last_;

@@ -28,7 +28,7 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle)
     : Communicator(process, handle, why_never_served(process.host, handle)) {}
 
 Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view why_native)
-    : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle), WhenHostEnds::stop),
+    : OperationsOwner(process.host.rank_in(handle), process.host.size_of(handle), WhenHostEnds::go_on_if_can),
       process_(process),
       life_(process.fault_tolerance(), handle, may_be_revoked(process.fault_tolerance(), why_native)),
       is_one_rank_(why_native == only_one_rank_reason),
@@ -39,7 +39,7 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view w
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
-    : OperationsOwner(origin.rank_, origin.size_, WhenHostEnds::stop),
+    : OperationsOwner(origin.rank_, origin.size_, WhenHostEnds::go_on_if_can),
       process_(origin.process_),
       life_(&origin.life_),
       why_native_(origin.why_native_),

@@ -54,7 +54,7 @@ HostRequest* Activities::take_request(Activity& activity) {
     cancel_reservation();
     return nullptr;
   }
-  activity.process_.progress.report_polls_to(on_poll_of_host);
+  activity.process_.progress.report_to({.on_poll = on_poll_of_host, .before_end = free_spare_requests});
   const std::lock_guard lock(lock_);
   table_.insert(abi::bits(made->handle), *made);
   add_to_count(active_, 1);
@@ -115,9 +115,11 @@ void Activities::tell_host(const Host& host) noexcept {
   for (std::size_t i = 0; i < count; ++i) host.Grequest_complete(told[i]);
 }
 
-void Activities::free_spare_requests(const Host& host) noexcept {
-  while (spare_requests_ != nullptr) {
-    HostRequest* const request = std::exchange(spare_requests_, spare_requests_->next_spare);
+void Activities::free_spare_requests() noexcept {
+  const Host& host = runtime().host;
+  HostRequest*& spare = activities.spare_requests_;
+  while (spare != nullptr) {
+    HostRequest* const request = std::exchange(spare, spare->next_spare);
     MPI_Request handle = request->handle;
     host.Grequest_complete(handle);
     host.Request_free(&handle);

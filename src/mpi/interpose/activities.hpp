@@ -52,9 +52,6 @@ class Activities {
   [[nodiscard]] bool give_back(Activity& activity) noexcept;
   // Removes a request that the host frees.
   void forget(const HostRequest& request) noexcept;
-  // Frees the spare requests. Call this before MPI ends.
-  void free_spare_requests(const Host& host) noexcept;
-
   // Counts requests of the host that the functions for requests must look up, too (MeasuredRequests).
   void watch_requests_of_host(int change) noexcept;
 
@@ -71,6 +68,7 @@ class Activities {
   }
   // The host calls this while it waits.
   static void on_poll_of_host() noexcept;
+  static void free_spare_requests() noexcept;
   void tell_host(const Host& host) noexcept;
 
   SpinLock lock_;

@@ -207,8 +207,7 @@ int init(Next* next, Arguments... arguments) {
 inline int finalize(decltype(PMPI_Finalize)* next) {
   if (!inside_offbeat) {
     const InsideOffbeat guard;
-    activities.free_spare_requests(runtime().host);
-    runtime().finalize();
+    runtime().begin_to_finalize();
   }
   return next();
 }

@@ -38,9 +38,17 @@ class HostProgress {
 
   // Call this when an operation is under way.
   void ensure() const;
-  // Makes the host call `function` whenever it polls, in a thread of the program. Only Open MPI does so.
-  void report_polls_to(void (*function)() noexcept) const;
-  // Call this before the host ends.
+  // What else is to be called, in a thread of the program.
+  struct Listener {
+    void (*on_poll)() noexcept;     // whenever the host polls; only Open MPI tells of this
+    void (*before_end)() noexcept;  // before the host ends
+  };
+  // A process has one listener.
+  void report_to(const Listener& listener) const;
+  // Call this before MPI_Finalize.
+  void prepare_to_stop() const;
+  // Call this before the host ends. ProgressThread goes on with operations that need no host, because other
+  // ranks may still wait for them.
   void stop() const;
 
  private:

@@ -163,8 +163,9 @@ bool Runtime::find(MPI_Comm handle, Communicator*& found) {
       return true;
     }
   }
-  // While MPI_Finalize runs no entry is made, because it would never be freed.
-  return is_finalizing_.load(std::memory_order_relaxed);
+  // An entry made from now on would never be freed. MPI_Finalize begins with the attributes of MPI_COMM_SELF.
+  return has_ended_.load(std::memory_order_relaxed) ||
+         (handle == MPI_COMM_SELF && is_finalizing_.load(std::memory_order_relaxed));
 }
 
 Communicator* Runtime::find_or_create(MPI_Comm handle, Collective collective) {
@@ -223,6 +224,7 @@ bool Runtime::start_with_mpi() {
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   host.Comm_create_keyval(on_copy, on_delete, &keyval_, this);
+  arrange_end();
   fault_tolerance_.emplace(host);
   // A line of ranks without the dead process completes. Its ranks would then wait in the next dimension.
   if (fault_tolerance_->is_enabled()) selection.refuse_host_grids();
@@ -327,8 +329,29 @@ Counts Runtime::counts(Collective collective) {
   return total;
 }
 
-void Runtime::finalize() {
+// MPI_Finalize first deletes the attributes of MPI_COMM_SELF, the last one first. The program's delete
+// functions may communicate, and may complete what was begun before MPI_Finalize. So offbeat serves calls
+// until the host deletes this attribute. MPI_Init sets it, before the program can set one.
+void Runtime::arrange_end() {
+  int keyval = MPI_KEYVAL_INVALID;
+  const auto on_end = [](MPI_Comm, int, void*, void* self) -> int {
+    const InsideOffbeat guard;
+    static_cast<Runtime*>(self)->end();
+    return MPI_SUCCESS;
+  };
+  host_calls_end_ = host.Comm_create_keyval(on_copy, on_end, &keyval, this) == MPI_SUCCESS &&
+                    host.Comm_set_attr(MPI_COMM_SELF, keyval, this) == MPI_SUCCESS;
+}
+
+void Runtime::begin_to_finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports such an error
+  progress.prepare_to_stop();
+  if (!host_calls_end_) return end();
+  remove(MPI_COMM_SELF);
+}
+
+void Runtime::end() {
+  if (has_ended_.exchange(true)) return;
   if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) run_ignoring_exceptions([&] { report(); });
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
@@ -337,7 +360,7 @@ void Runtime::finalize() {
     for (Communicator* communicator : communicators_) communicator->leave();
   }
   remove(MPI_COMM_WORLD);
-  remove(MPI_COMM_SELF);
+  if (!host_calls_end_) remove(MPI_COMM_SELF);
   if (HostVariables* known = host_variables_.load(std::memory_order_acquire)) known->end();
 }
 

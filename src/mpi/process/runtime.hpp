@@ -97,7 +97,7 @@ class Runtime {
   void forget(const Communicator& communicator);
 
   // Call this before MPI_Finalize. Only the first call counts.
-  void finalize();
+  void begin_to_finalize();
 
   [[nodiscard]] Counts counts(Collective collective);
   // Counts a call that the host serves, whether or not its communicator has an entry.
@@ -136,6 +136,10 @@ class Runtime {
   void report();
   static int on_copy(MPI_Comm, int, void*, void*, void*, int* flag);
   static int on_delete(MPI_Comm, int, void* communicator, void*);
+  // Lets the host call end() in MPI_Finalize, behind the program's callbacks there.
+  void arrange_end();
+  // Ends the use of the host.
+  void end();
 
   // This is not inlined, so that finding a recently used communicator stays short.
   [[gnu::noinline]] Communicator* find_and_cache(MPI_Comm handle, Collective collective);
@@ -151,6 +155,8 @@ class Runtime {
 
   std::atomic<bool> is_started_{false};
   std::atomic<bool> is_finalizing_{false};
+  std::atomic<bool> has_ended_{false};
+  bool host_calls_end_ = false;
   std::array<std::atomic<std::uint64_t>, collectives.size()> without_communicator_{};
   std::optional<const Types> types_;
   std::optional<const FaultTolerance> fault_tolerance_;
