@@ -231,13 +231,14 @@ void back_to_back(const Job& job, int rank) {
   float output = 0;
   const Call args = allreduce_of(&input, &output, 1, sum);
   const Algorithm& arrival_tree = allreduce_algorithms::arrival_tree;
-  if (!is_immediate(arrival_tree, job.ranks, sizeof input)) return;
+  const Immediate* form = immediate_form(arrival_tree, job.ranks, sizeof input);
+  if (form == nullptr) return;
   job.meeting->wait(job.ranks, job.shares_cores);
   const double changes_before = changes();
   const double start = now_us();
   for (int k = 0; k < calls; ++k) {
     board.enter(static_cast<std::uint64_t>(k) + 1, offbeat::Collective::allreduce, sizeof input);
-    arrival_tree.immediate->run(board, args);
+    form->run(board, args);
   }
   job.exits[rank * 8] = (now_us() - start) / calls;
   job.arrivals[rank * 8] = (changes() - changes_before) / calls;

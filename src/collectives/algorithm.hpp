@@ -197,17 +197,13 @@ struct Expression {
   }
 };
 
-// Returns the immediate form of an algorithm on a node of `ranks` ranks, or null if it has none.
-[[nodiscard]] inline const Immediate* immediate_form(const Algorithm& algorithm, int ranks) {
+// Returns the immediate form that runs calls of `bytes` bytes on a node of `ranks` ranks, or null if none
+// does. All ranks get the same answer.
+[[nodiscard]] inline const Immediate* immediate_form(const Algorithm& algorithm, int ranks,
+                                                     std::size_t bytes) {
   const Immediate* form = algorithm.immediate;
   while (form != nullptr && ranks > form->most_ranks) form = form->for_more_ranks;
-  return form;
-}
-
-// Returns true if a call of `bytes` bytes takes the immediate form. All ranks get the same answer.
-[[nodiscard]] inline bool is_immediate(const Algorithm& algorithm, int ranks, std::size_t bytes) {
-  const Immediate* form = immediate_form(algorithm, ranks);
-  return form != nullptr && bytes <= form->most_bytes(ranks);
+  return form != nullptr && bytes <= form->most_bytes(ranks) ? form : nullptr;
 }
 
 // The limit on lanes: more would not fit in the tags that every MPI has, with several collectives in flight.

@@ -59,10 +59,11 @@ const Repertoire& repertoire(Collective collective) {
 
 Task carry_out(Endpoint net, Call call, const Expression& expression) {
   if (net.size == 1) return copy_on_single_rank(net, call);
-  if (net.board() != nullptr && is_immediate(*expression.algorithm, net.size, call.length(net.size))) {
-    const Immediate& form = *immediate_form(*expression.algorithm, net.size);
-    if (form.takes_lists || !call.has_lists()) return form.run_in_steps(net, call, expression);
-  }
+  const Immediate* form = net.board() == nullptr
+                              ? nullptr
+                              : immediate_form(*expression.algorithm, net.size, call.length(net.size));
+  if (form != nullptr && (form->takes_lists || !call.has_lists()))
+    return form->run_in_steps(net, call, expression);
   return expression.algorithm->run(net, call, expression);
 }
 

@@ -143,13 +143,11 @@ class RowsOfPlan {
                       .needs = needs_of(expression)};
     const bool is_on_board = placement_.nodes == 1 && found.needs.contain(Means::board);
     const Immediate* immediate =
-        is_on_board ? immediate_form(*expression.algorithm, placement_.ranks) : nullptr;
+        is_on_board ? immediate_form(*expression.algorithm, placement_.ranks, bytes.least) : nullptr;
     if (immediate == nullptr) return found;
-    const std::size_t longest = immediate->most_bytes(placement_.ranks);
-    if (bytes.least > longest) return found;
     found.form = RowForm::immediate;
     found.immediate = immediate;
-    bytes.most = std::min(bytes.most, longest);
+    bytes.most = std::min(bytes.most, immediate->most_bytes(placement_.ranks));
     return found;
   }
 

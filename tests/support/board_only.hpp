@@ -38,10 +38,10 @@ inline void finish(Task task) {
 
 // One call among the ranks of a node, by the form that MPI_Allreduce would take. The board has been entered.
 inline void run_on_board(Board& board, const Endpoint& net, const Call& call, const Expression& expression) {
-  const bool concurrent_ranks = is_immediate(*expression.algorithm, net.size, call.length(net.size));
-  if (concurrent_ranks && immediate_form(*expression.algorithm, net.size)->run(board, call)) return;
-  finish(concurrent_ranks ? expression.algorithm->run(net, call, expression)
-                          : carry_out(net, call, expression));
+  const Immediate* form = immediate_form(*expression.algorithm, net.size, call.length(net.size));
+  if (form != nullptr && form->run(board, call)) return;
+  finish(form != nullptr ? expression.algorithm->run(net, call, expression)
+                         : carry_out(net, call, expression));
 }
 
 }  // namespace offbeat

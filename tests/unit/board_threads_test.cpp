@@ -220,7 +220,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
       board.concurrent_ranks = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
       const bool runs_to_its_end =
           random >> 31 != 0 &&
-          is_immediate(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t));
+          immediate_form(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t)) != nullptr;
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
@@ -318,9 +318,10 @@ TEST(BoardOfManyThreads, GivesTheRightResults) {
         for (const Algorithm* each : repertoire(collective).algorithms) {
           if (each->immediate != nullptr) expression.algorithm = each;
         }
-        ASSERT_TRUE(is_immediate(*expression.algorithm, ranks, call.length(ranks)));
+        const Immediate* form = immediate_form(*expression.algorithm, ranks, call.length(ranks));
+        ASSERT_NE(form, nullptr);
         if (hash(k, 3000 + static_cast<std::uint64_t>(rank)) % 2 == 0) {
-          immediate_form(*expression.algorithm, ranks)->run(board, call);
+          form->run(board, call);
         } else {
           finish(carry_out(Endpoint(transport, rank, ranks), call, expression));
         }

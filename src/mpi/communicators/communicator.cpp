@@ -131,9 +131,8 @@ void Communicator::combine_over_ranks(std::span<std::uint64_t> times, CombineTim
                   {data, times.size(), sizeof(std::uint64_t)},
                   {data, times.size(), sizeof(std::uint64_t)},
                   process_.types().find_predefined(MPI_UINT64_T, op)};
-  const Immediate* immediate = immediate_form(*expression.algorithm, size_);
-  const bool is_in_immediate_row = immediate != nullptr && times.size_bytes() <= immediate->most_bytes(size_);
-  run({&expression, is_in_immediate_row ? immediate->run : nullptr}, call, times.size_bytes());
+  const Immediate* immediate = immediate_form(*expression.algorithm, size_, times.size_bytes());
+  run({&expression, immediate != nullptr ? immediate->run : nullptr}, call, times.size_bytes());
 }
 
 // -- calls
@@ -294,7 +293,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternativ
   break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
-    if (chosen.immediate_form != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_);
+    if (chosen.immediate_form != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_, bytes);
     plan.index = means_.next_index();
     plan.stage = means_.stage(plan.index);
     plan.transport = &means_.transport_of(plan.index);
