@@ -24,6 +24,7 @@ using offbeat::CallOptions;
 using offbeat::Group;
 using offbeat::GroupRequest;
 using offbeat::Reduction;
+using offbeat::Request;
 
 // The last error of this thread: the code of the host MPI, or 0, and one line of text.
 struct LastError {
@@ -126,15 +127,10 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
   });
 }
 
-// A request of this interface: on a communicator, or in a group.
-struct AnyRequest {
-  static void* operator new(std::size_t bytes) { return offbeat::pool::allocate(bytes); }
-  static void operator delete(void* memory, std::size_t bytes) { offbeat::pool::release(memory, bytes); }
-
-  offbeat::service::RequestPointer on_communicator;
-  std::unique_ptr<GroupRequest> in_group;
-};
-AnyRequest* request_of(offbeat_request* request) { return reinterpret_cast<AnyRequest*>(request); }
+Request* request_of(offbeat_request* request) { return reinterpret_cast<Request*>(request); }
+offbeat_request* hand_out(std::unique_ptr<Request> request) {
+  return reinterpret_cast<offbeat_request*>(request.release());
+}
 
 // The function of the program for the end of a call, with its state. It deletes itself.
 struct Done {
@@ -198,10 +194,9 @@ offbeat_status begin_transfer(const offbeat_message* message, offbeat_request** 
   return with_message(message, is_send, [&](Group& group, const offbeat::MessageArguments& arguments) {
     if (request == nullptr && message->done == nullptr)
       return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
-    auto made = std::make_unique<AnyRequest>();
-    made->in_group = begin_with_done(
+    std::unique_ptr<GroupRequest> made = begin_with_done(
         *message, [&](const CallOptions& options) { return group.begin_transfer(arguments, options); });
-    if (made->in_group != nullptr) *request = reinterpret_cast<offbeat_request*>(made.release());
+    if (made != nullptr) *request = hand_out(std::move(made));
     return OFFBEAT_OK;
   });
 }
@@ -326,17 +321,15 @@ offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request
   if (request != nullptr) *request = nullptr;
   return with_arguments(call, [&](const offbeat::service::Arguments& arguments, const offbeat_call& known) {
     if (request == nullptr && known.done == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
-    auto made = std::make_unique<AnyRequest>();
     if (known.group == nullptr) {
-      made->on_communicator = offbeat::service::begin(arguments);
-    } else {
-      Group& group = *group_of(known.group);
-      made->in_group =
-          begin_with_done(known, [&](const CallOptions& options) { return group.begin(arguments, options); });
-      offbeat::service::note_algorithm(group.last_algorithm());
-      if (made->in_group == nullptr) return OFFBEAT_OK;
+      *request = hand_out(offbeat::service::begin(arguments));
+      return OFFBEAT_OK;
     }
-    *request = reinterpret_cast<offbeat_request*>(made.release());
+    Group& group = *group_of(known.group);
+    std::unique_ptr<GroupRequest> made =
+        begin_with_done(known, [&](const CallOptions& options) { return group.begin(arguments, options); });
+    offbeat::service::note_algorithm(group.last_algorithm());
+    if (made != nullptr) *request = hand_out(std::move(made));
     return OFFBEAT_OK;
   });
 }
@@ -346,14 +339,12 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
     return fail(OFFBEAT_ERROR_ARGUMENT, "`request` or `complete` is NULL");
   *complete = 1;
   if (*request == nullptr) return OFFBEAT_OK;
-  std::unique_ptr<AnyRequest> mine(request_of(*request));
+  std::unique_ptr<Request> mine(request_of(*request));
   *request = nullptr;
   return guarded([&] {
-    if (mine->in_group != nullptr ? mine->in_group->test_call()
-                                  : offbeat::service::test(*mine->on_communicator))
-      return OFFBEAT_OK;
+    if (mine->test_call()) return OFFBEAT_OK;
     *complete = 0;
-    *request = reinterpret_cast<offbeat_request*>(mine.release());
+    *request = hand_out(std::move(mine));
     return OFFBEAT_OK;
   });
 }
@@ -361,11 +352,10 @@ offbeat_status offbeat_test(offbeat_request** request, int* complete) {
 offbeat_status offbeat_wait(offbeat_request** request) {
   if (request == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
   if (*request == nullptr) return OFFBEAT_OK;
-  const std::unique_ptr<AnyRequest> mine(request_of(*request));
+  const std::unique_ptr<Request> mine(request_of(*request));
   *request = nullptr;
   return guarded([&] {
-    mine->in_group != nullptr ? mine->in_group->wait_for_call()
-                              : offbeat::service::wait(*mine->on_communicator);
+    mine->wait_for_call();
     return OFFBEAT_OK;
   });
 }

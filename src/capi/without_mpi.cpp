@@ -15,9 +15,6 @@ constinit thread_local const Expression* the_last_algorithm = nullptr;
 
 }  // namespace
 
-struct Request {};
-void RequestDeleter::operator()(Request* request) const { delete request; }
-
 std::string_view family() { return "none"; }
 void select(std::string_view, std::string_view) {}
 const char* last_algorithm() { return algorithm_text(the_last_algorithm); }
@@ -27,8 +24,6 @@ GroupObserver* observer_of_groups() { return &trace::group_trace(); }
 std::unique_ptr<GroupNetwork> network_of_groups() { return nullptr; }
 Counts count(std::string_view) { return {}; }
 void run(const Arguments&) { refuse(); }
-RequestPointer begin(const Arguments&) { refuse(); }
-bool test(Request&) { refuse(); }
-void wait(Request&) { refuse(); }
+std::unique_ptr<Request> begin(const Arguments&) { refuse(); }
 
 }  // namespace offbeat::service

@@ -14,6 +14,7 @@
 #include "groups/group_observer.hpp"
 #include "groups/message_carrier.hpp"
 #include "groups/operation.hpp"
+#include "groups/request.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {
@@ -29,11 +30,10 @@ struct CallOptions {
   void* state = nullptr;
 };
 
-class GroupRequest : public Operation {
+class GroupRequest : public Operation, public Request {
  public:
-  // Deliver the result, too.
-  [[nodiscard]] bool test_call();
-  void wait_for_call();
+  [[nodiscard]] bool test_call() override;
+  void wait_for_call() override;
 
   // Calls the function `done` of the options, then destroys the request.
   static void end(void* request) noexcept;

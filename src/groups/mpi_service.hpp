@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "groups/call_arguments.hpp"
+#include "groups/request.hpp"
 
 namespace offbeat {
 struct Expression;
@@ -57,16 +58,8 @@ struct Arguments : CallArguments {
 // CommunicationError, also if MPI is not running or the communicator cannot be served.
 void run(const Arguments& arguments);
 
-// begin() begins a collective without waiting for it. The communicator may be freed before the request is
-// complete. test() returns true if the request is complete, and wait() waits until it is. Both throw
-// CommunicationError, also after MPI_Finalize.
-struct Request;
-struct RequestDeleter {
-  void operator()(Request* request) const;
-};
-using RequestPointer = std::unique_ptr<Request, RequestDeleter>;
-[[nodiscard]] RequestPointer begin(const Arguments& arguments);
-[[nodiscard]] bool test(Request& request);
-void wait(Request& request);
+// Begins a collective without waiting for it. The communicator may be freed before the request is complete.
+// The functions of the request throw CommunicationError, also after MPI_Finalize.
+[[nodiscard]] std::unique_ptr<Request> begin(const Arguments& arguments);
 
 }  // namespace offbeat::service

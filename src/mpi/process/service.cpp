@@ -125,48 +125,55 @@ void run(const Arguments& arguments) {
   observation.returns(true, last_algorithm);
 }
 
-struct Request {
+namespace {
+
+// A call that was begun on a communicator.
+class CommunicatorRequest final : public Request {
+ public:
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  std::optional<PreparedCall> prepared;  // must live longer than the operation
-  std::unique_ptr<Operation> operation;
-  std::uint64_t number = 0;  // the observer's number of the call
+  void begin(const Arguments& arguments) {
+    const Collective collective = arguments.collective;
+    Observation observation(the_observer.load(std::memory_order_acquire),
+                            [&] { return observed(arguments, collective, false); });
+    Communicator& communicator = communicator_of(arguments.communicator, collective);
+    prepared_.emplace(arguments, communicator.rank(), communicator.size());
+    operation_ = communicator.begin(*prepared_);
+    if (operation_ == nullptr) refuse();
+    number_ = observation.number();
+    observation.returns(false, last_algorithm);
+  }
+  [[nodiscard]] bool test_call() override {
+    const InsideOffbeat guard;
+    require_running_mpi();
+    if (!operation_->test()) return false;
+    observe_completion(number_);
+    return true;
+  }
+  void wait_for_call() override {
+    const InsideOffbeat guard;
+    require_running_mpi();
+    operation_->wait();
+    observe_completion(number_);
+  }
+
+ private:
+  std::optional<PreparedCall> prepared_;  // must live longer than the operation
+  std::unique_ptr<Operation> operation_;
+  std::uint64_t number_ = 0;  // the observer's number of the call
 };
 
-void RequestDeleter::operator()(Request* request) const { delete request; }
+}  // namespace
 
-RequestPointer begin(const Arguments& arguments) {
+std::unique_ptr<Request> begin(const Arguments& arguments) {
   const InsideOffbeat guard;
-  const Collective collective = arguments.collective;
-  require_no_lists(collective);
+  require_no_lists(arguments.collective);
   require_running_mpi();
   offbeat::last_algorithm = nullptr;
-  RequestPointer request(new Request);  // made before the call begins, because memory may be missing
-  Observation observation(the_observer.load(std::memory_order_acquire),
-                          [&] { return observed(arguments, collective, false); });
-  Communicator& communicator = communicator_of(arguments.communicator, collective);
-  PreparedCall& prepared = request->prepared.emplace(arguments, communicator.rank(), communicator.size());
-  request->operation = communicator.begin(prepared);
-  if (request->operation == nullptr) refuse();
-  request->number = observation.number();
-  observation.returns(false, last_algorithm);
+  auto request = std::make_unique<CommunicatorRequest>();  // before the call, because memory may be missing
+  request->begin(arguments);
   return request;
-}
-
-bool test(Request& request) {
-  const InsideOffbeat guard;
-  require_running_mpi();
-  if (!request.operation->test()) return false;
-  observe_completion(request.number);
-  return true;
-}
-
-void wait(Request& request) {
-  const InsideOffbeat guard;
-  require_running_mpi();
-  request.operation->wait();
-  observe_completion(request.number);
 }
 
 }  // namespace offbeat::service
