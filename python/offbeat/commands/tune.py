@@ -18,7 +18,6 @@ from offbeat.bench import plan as plans
 from offbeat.bench.plan import Plan
 from offbeat.bench.ranking import BALANCED
 from offbeat.bench.results import Benchmark
-from offbeat.commands import tune_simulated
 from offbeat.commands.measuring import (
     PART_OF_PLAN,
     ended_by_signals,
@@ -168,6 +167,8 @@ def tune(
     offbeat tune --resume --budget 5min
     """
     if is_given(context, "simulated"):
+        from offbeat.commands import tune_simulated  # a tuning that measures needs no simulation
+
         refuse_others(context, tune_simulated.OPTIONS, "does not go with --simulate, which measures nothing")
         if objective not in (objectives.ROBUST, BALANCED):
             raise CommandError(f"--objective {objective}: with --simulate write robust or balanced")
