@@ -15,14 +15,15 @@ bool works_on_board(const Expression& expression) {
   return expression.algorithm->needs.board == OnBoard::one_node;
 }
 
-// In a reduce_scatter the bytes of a call are those of the vector; otherwise blocks are as long as the call.
+// Returns true if the bytes of a call (Call::length) are those of the vector that the ranks cut into blocks.
+// Otherwise each block is that long.
 bool cuts_vector(Collective collective) {
   return collective == Collective::reduce_scatter || collective == Collective::reduce_scatter_block;
 }
 
 }  // namespace
 
-// The costs of the parts of one model, for one call.
+// What the formula of a combinator asks about the expressions inside it, in one case.
 class CostModel::Parts final : public CostOfParts {
  public:
   Parts(const CostModel& whole, const CostCase& call) : whole_model_(whole), call_(call) {}

@@ -21,8 +21,9 @@
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
 //     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
 //     windows        ranks x 2     chunks that a rank puts for others to read
-//   channels       ranks^2       how far a rank has written and read what it sends to another one, if ranks
-//   send rings          ranks^2       the bytes that are under way there
+//   channel words  ranks^2       how far the sender and the receiver of each pair have come, if ranks send
+//                                messages through rings
+//   rings          ranks^2       the bytes that are under way between them, likewise
 //
 // Vectors are aligned as their elements require: a window begins at a page boundary, and a chunk a whole
 // number of elements after that.

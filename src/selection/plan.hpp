@@ -116,7 +116,8 @@ struct Plan {
   [[nodiscard]] Means needs() const;
 };
 
-// The plans of one communicator.
+// The plans of all collectives, for one placement of ranks and one set of choices. Communicators of the same
+// ranks share them.
 struct Plans {
   std::array<Plan, collectives.size()> by_collective;
   // The plans of calls that only begin something; empty if rules treat them like blocking calls.

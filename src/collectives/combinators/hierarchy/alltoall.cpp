@@ -78,8 +78,9 @@ class Lengths {
   Scratch memory_;
 };
 
-// Exchanges blocks among the leaders. `collected` holds, for each member, its blocks for all places. `result`
-// gets, for each place, its blocks for all members.
+// Exchanges the blocks of whole nodes among the leaders. `collected` has the blocks that the members of this
+// node send, member by member, in the order of the places. `result` gets the blocks that they receive, place
+// by place, in the order of the members.
 Task exchange(Endpoint leaders, const Nodes& nodes, const Expression& by, ConstVector collected,
               BlockLengths traffic, Vector result) {
   const ListedBlocks to = traffic.blocks_to_nodes(nodes.all);
