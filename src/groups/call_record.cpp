@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/hash.hpp"
+#include "groups/call_signature.hpp"
 
 namespace offbeat {
 namespace {
@@ -62,10 +63,13 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 
 std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-std::string mismatch_text(const CallRecord& first, int first_rank, const CallRecord& second,
-                          int second_rank) {
-  return "the ranks did not make the same call: rank " + std::to_string(first_rank) + " made " +
-         first.text() + ", and rank " + std::to_string(second_rank) + " " + second.text();
+CallSignature signature_of(const CallRecord& record) {
+  const bool combines = facts_of(record.collective).has_operation;
+  CallSignature signature(record.collective, static_cast<std::int64_t>(record.count),
+                          combines ? name_of(record.type) : "", combines ? name_of(record.op) : "",
+                          record.root);
+  signature.blocks = record.lists;
+  return signature;
 }
 
 }  // namespace
@@ -91,22 +95,6 @@ CallRecord record_of(const CallArguments& arguments, const Call& call, int ranks
   if (call.collective == Collective::reduce_scatter)
     record.lists = hash_of({call.input_blocks.counts, static_cast<std::size_t>(ranks)});
   return record;
-}
-
-std::string CallRecord::text() const {
-  std::string text(name_of(collective));
-  if (!moves_data(collective)) return text;
-  text += " of ";
-  if (collective == Collective::alltoallv) {
-    text += "lists";
-  } else if (facts_of(collective).has_operation) {
-    text += std::to_string(count) + " x " + std::string(name_of(type)) + ", " + std::string(name_of(op));
-  } else {
-    text += bytes_text(count);
-  }
-  if (lists != 0) text += ", lists " + std::to_string(lists % 10000);
-  if (facts_of(collective).has_root) text += ", root " + std::to_string(root);
-  return text;
 }
 
 void write_record(Board& board, const Locality& where, const CallRecord& mine, const Call& call) {
@@ -166,17 +154,19 @@ std::optional<CallMismatch> find_mismatch(const Board& board, const Locality& wh
       const auto own = number == mine.number ? mine : read_record(board, board.rank, number);
       if (!theirs || !own) continue;
       if (!theirs->fits(*own)) {
-        return CallMismatch{other, me < other ? mismatch_text(*own, me, *theirs, other)
-                                              : mismatch_text(*theirs, other, *own, me)};
+        const CallSignature mine_then = signature_of(*own);
+        const CallSignature theirs_then = signature_of(*theirs);
+        return CallMismatch{other, me < other ? mismatch_text(mine_then, me, theirs_then, other)
+                                              : mismatch_text(theirs_then, other, mine_then, me)};
       }
       if (number != mine.number || mine.collective != Collective::alltoallv) continue;
       const std::uint64_t given =
           board.alltoallv_length(number, rank, board.rank).load(std::memory_order_relaxed);
       const std::uint64_t taken = taken_from(call, where, rank);
       if (given != taken)
-        return CallMismatch{other, "the ranks did not make the same call: in an alltoallv, rank " +
-                                       std::to_string(other) + " has " + bytes_text(given) + " for rank " +
-                                       std::to_string(me) + ", which takes " + bytes_text(taken)};
+        return CallMismatch{other, "mismatched alltoallv: rank " + std::to_string(other) + " has " +
+                                       bytes_text(given) + " for rank " + std::to_string(me) +
+                                       ", which takes " + bytes_text(taken)};
     }
   }
   return {};

@@ -34,8 +34,6 @@ struct CallRecord {
            count == other.count && lists == other.lists;
   }
   [[nodiscard]] std::uint64_t root_word() const { return static_cast<std::uint64_t>(root); }
-  // Returns the call as text for people.
-  [[nodiscard]] std::string text() const;
 };
 
 // Returns the record of a call in a group of this many ranks; its number is 0.

@@ -12,8 +12,8 @@ class Request {
   Request& operator=(const Request&) = delete;
   virtual ~Request() = default;
 
-  // test_call() returns true if the call is complete, and wait_for_call() waits until it is. Both then deliver
-  // the result to the program. Both throw what ended the call instead, as CommunicationError.
+  // test_call() returns true if the call is complete, and wait_for_call() waits until it is. Both then
+  // deliver the result to the program. Both throw what ended the call instead, as CommunicationError.
   [[nodiscard]] virtual bool test_call() = 0;
   virtual void wait_for_call() = 0;
 };

@@ -49,7 +49,7 @@ def test_errors_reach_all_nodes(mpi: str) -> None:
     job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, "errors-on-nodes")
     for what, words in (
         # Ranks of the other node may leave the first call before they hear of the error.
-        ("after an error", "rank 0 made allreduce of 1000 x float32, sum, and rank 1 allreduce of 1001"),
+        ("after an error", "mismatched allreduce: rank 0 has 1000 x float32, sum; rank 1 has 1001 x float32"),
         ("late", "has waited 1 s for "),
         ("no message", "rank 0 receives 40 bytes from rank 1 with tag 0"),
         ("late, begun", "has waited 1 s for "),

@@ -219,8 +219,8 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
       const Expression& expression = expressions[random / 8 % expressions.size()];
       board.concurrent_ranks = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
       const bool runs_to_its_end =
-          random >> 31 != 0 &&
-          immediate_form(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t)) != nullptr;
+          random >> 31 != 0 && immediate_form(allreduce_algorithms::arrival_tree, shape.ranks,
+                                              count * sizeof(std::uint32_t)) != nullptr;
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);

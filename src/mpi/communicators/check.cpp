@@ -7,91 +7,32 @@
 #include <new>
 #include <string_view>
 
-#include "base/hash.hpp"
 #include "groups/set_up.hpp"
 
 namespace offbeat {
 
-CallSignature::CallSignature(const Host&, const Types&, Collective collective) : collective(collective) {}
+CallSignature signature_of(Collective collective) {
+  CallSignature mine;
+  mine.collective = collective;
+  mine.is_of_mpi = true;
+  return mine;
+}
 
-CallSignature::CallSignature(const Host& host, const Types& types, Collective collective, std::int64_t count,
-                             MPI_Datatype type, MPI_Op op, int root)
-    : collective(collective), count(count), root(root) {
+CallSignature signature_of(const Host& host, const Types& types, Collective collective, std::int64_t count,
+                           MPI_Datatype type, MPI_Op op, int root) {
   char name[MPI_MAX_OBJECT_NAME] = "";
   int length = 0;
   host.Type_get_name(type, name, &length);
-  if (name[0] != '\0') {
-    std::snprintf(this->type, sizeof this->type, "%.39s", name);
-  } else {
-    int size = 0;
+  int size = 0;
+  if (name[0] == '\0') {
     host.Type_size(type, &size);
-    std::snprintf(this->type, sizeof this->type, "a type of %d bytes", size);
+    std::snprintf(name, sizeof name, "a type of %d bytes", size);
   }
-  if (facts_of(collective).has_operation) std::snprintf(this->op, sizeof this->op, "%s", types.name_of(op));
+  const std::string_view operation = facts_of(collective).has_operation ? types.name_of(op) : "";
+  CallSignature mine(collective, count, name, operation, root);
+  mine.is_of_mpi = true;
+  return mine;
 }
-
-CallSignature::CallSignature(Collective collective, std::int64_t count, std::string_view type,
-                             std::string_view op, int root)
-    : collective(collective), count(count), root(root) {
-  type.copy(this->type, sizeof this->type - 1);
-  op.copy(this->op, sizeof this->op - 1);
-}
-
-void CallSignature::add_block(std::int64_t length) {
-  const std::string text = std::to_string(length);
-  blocks = fnv1a(text + ',', blocks);
-  const std::size_t used = std::strlen(block_text);
-  constexpr std::string_view more = ", ...";
-  const std::string next = (used == 0 ? "" : ", ") + text;
-  if (used + next.size() + more.size() < sizeof block_text) {
-    std::strcat(block_text, next.c_str());
-  } else if (!std::string_view(block_text).ends_with("...")) {
-    std::strcat(block_text, more.data());
-  }
-}
-
-void CallSignature::set_own_block_bytes(std::int64_t given_bytes, std::int64_t taken_bytes) {
-  if (given_bytes == taken_bytes) return;
-  bytes_to_itself = given_bytes;
-  bytes_from_itself = taken_bytes;
-}
-
-bool CallSignature::matches(const CallSignature& first) const {
-  return bytes_to_itself == bytes_from_itself && collective == first.collective && count == first.count &&
-         root == first.root && blocks == first.blocks && std::strcmp(type, first.type) == 0 &&
-         std::strcmp(op, first.op) == 0;
-}
-
-std::string CallSignature::text() const {
-  if (type[0] == '\0') return "nothing";
-  std::string text = std::to_string(count) + " x " + type;
-  if (op[0] != '\0') text += std::string(", ") + op;
-  if (block_text[0] != '\0') text += std::string(", blocks of ") + block_text;
-  if (facts_of(collective).has_root) text += ", root " + std::to_string(root);
-  return text;
-}
-
-namespace {
-
-std::string function_of(const CallSignature& call) {
-  return "MPI_" + std::string(facts_of(call.collective).function);
-}
-
-std::string mismatch(const CallSignature& first, int rank, const CallSignature& other) {
-  if (other.bytes_to_itself != other.bytes_from_itself) {
-    return "mismatched " + function_of(other) + ": rank " + std::to_string(rank) + " gives itself " +
-           std::to_string(other.bytes_to_itself) + " bytes and takes " +
-           std::to_string(other.bytes_from_itself);
-  }
-  const bool is_one_function = first.collective == other.collective;
-  const auto call = [&](const CallSignature& each) {
-    return is_one_function ? each.text() : function_of(each) + " of " + each.text();
-  };
-  return "mismatched " + (is_one_function ? function_of(first) : "collectives") + ": rank 0 has " +
-         call(first) + "; rank " + std::to_string(rank) + " has " + call(other);
-}
-
-}  // namespace
 
 // The inline slots carry the signatures as they would carry a message.
 std::string find_mismatch(Board& board, const CallSignature& mine) {
@@ -115,7 +56,7 @@ std::string find_mismatch(Board& board, const CallSignature& mine) {
       std::memcpy(&other, theirs.data, sizeof other);
     }
     if (rank == 0) first = other;
-    if (difference.empty() && !other.matches(first)) difference = mismatch(first, rank, other);
+    if (difference.empty() && !other.matches(first)) difference = mismatch_text(first, 0, other, rank);
   }
   return difference;
 }
@@ -127,7 +68,7 @@ std::string find_mismatch(SetUp& set_up, const CallSignature& mine) {
   if (differs == set_up.size) return {};
   CallSignature other = mine;
   set_up.broadcast(other, differs);
-  return mismatch(first, differs, other);
+  return mismatch_text(first, 0, other, differs);
 }
 
 }  // namespace offbeat

@@ -293,7 +293,8 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternativ
   break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
     OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
-    if (chosen.immediate_form != nullptr) plan.immediate = immediate_form(*expression.algorithm, size_, bytes);
+    if (chosen.immediate_form != nullptr)
+      plan.immediate = immediate_form(*expression.algorithm, size_, bytes);
     plan.index = means_.next_index();
     plan.stage = means_.stage(plan.index);
     plan.transport = &means_.transport_of(plan.index);

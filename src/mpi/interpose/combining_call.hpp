@@ -44,8 +44,8 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   using Base::has_blocks, Base::has_lists, Base::collective_facts;
 
   void check_call(std::int64_t count) {
-    CallSignature mine{process_.host,     process_.types(), collective, count,
-                       call_.output.type, call_.op,         call_.root};
+    CallSignature mine = signature_of(process_.host, process_.types(), collective, count, call_.output.type,
+                                      call_.op, call_.root);
     if constexpr (has_lists) {
       for (int rank = 0; rank < size_; ++rank) mine.add_block(call_.output.counts[rank]);
     }

@@ -30,9 +30,9 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
   using Base::collective_facts, Base::giver_taker_roles;
 
   void check_call(const Call& call) {
-    CallSignature mine{
-        process_.host, process_.types(), collective, static_cast<std::int64_t>(call.length(size_)),
-        MPI_BYTE,      MPI_OP_NULL,      call_.root};
+    CallSignature mine =
+        signature_of(process_.host, process_.types(), collective,
+                     static_cast<std::int64_t>(call.length(size_)), MPI_BYTE, MPI_OP_NULL, call_.root);
     const auto bytes_of = [&](const auto& blocks, const auto& vector, int block) {
       return static_cast<std::int64_t>(blocks.block_of(vector, block, size_).bytes());
     };

@@ -19,7 +19,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
   Outcome run() {
     if (!this->find_communicator_and_count()) return this->leave_to_host();
     if (this->is_checked()) [[unlikely]]
-      this->communicator_->check({this->process_.host, this->process_.types(), collective});
+      this->communicator_->check(signature_of(collective));
     return this->carry_out({collective}, 0, false, this->kept_);
   }
 };

@@ -91,14 +91,17 @@ void observe_completion(std::uint64_t number) {
 void check(const Runtime& process, Communicator& communicator, const Arguments& arguments, const Call& call) {
   if (!process.settings.check) return;
   const Collective collective = call.collective;
-  if (!moves_data(collective)) return communicator.check({process.host, process.types(), collective});
+  if (!moves_data(collective)) return communicator.check(signature_of(collective));
   if (call.op != nullptr) {
-    communicator.check({collective, static_cast<std::int64_t>(call.output.count), name_of(arguments.type),
-                        name_of(arguments.op), call.root});
+    CallSignature mine(collective, static_cast<std::int64_t>(call.output.count), name_of(arguments.type),
+                       name_of(arguments.op), call.root);
+    mine.is_of_mpi = true;
+    communicator.check(mine);
   } else {
     // This compares bytes as for MPI calls, because types may differ between ranks.
     const auto bytes = static_cast<std::int64_t>(call.length(communicator.size()));
-    communicator.check({process.host, process.types(), collective, bytes, MPI_BYTE, {}, call.root});
+    communicator.check(
+        signature_of(process.host, process.types(), collective, bytes, MPI_BYTE, {}, call.root));
   }
 }
 
