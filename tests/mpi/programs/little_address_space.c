@@ -6,17 +6,9 @@
  * space for itself.
  */
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "check.h"
-
-static size_t address_space(void) {
-  size_t pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%zu", &pages) != 1) pages = 0;
-  if (file != NULL) fclose(file);
-  return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
+#include "room.h"
 
 int main(int argc, char **argv) {
   check_start(&argc, &argv);
@@ -25,10 +17,7 @@ int main(int argc, char **argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm *all = allocate(sizeof(MPI_Comm) * (size_t)communicators);
   for (int k = 0; k < communicators; ++k) MPI_Comm_dup(MPI_COMM_WORLD, &all[k]);
-  struct rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = address_space() + left;
-  CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+  leave_room((long)left);
   within(60, "allreduce");
   for (int k = 0; k < communicators; ++k) {
     const int mine = world_rank + k;

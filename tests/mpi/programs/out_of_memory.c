@@ -3,27 +3,11 @@
  * out_of_memory KIB...: no rank may have more than KIB of further address space, while each makes its first allreduces
  * on new communicators and on MPI_COMM_WORLD. All ranks get the right sum, or all an error, and nobody hangs.
  */
-#include <sys/resource.h>
-
 #include "check.h"
+#include "room.h"
 
 enum { MOST = 100000, RIGHT = 0, ERROR = 1, WRONG = 2 };
 static int input[MOST], output[MOST], *outcomes;
-
-static long address_space_kib(void) {
-  long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld", &pages) != 1) pages = -1;
-  if (file) fclose(file);
-  return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static void allow(rlim_t bytes) {
-  struct rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = bytes;
-  CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "the limit cannot be set");
-}
 
 static int outcome(MPI_Comm communicator, int count) {
   memset(output, 0, sizeof output);
@@ -53,7 +37,7 @@ int main(int argc, char **argv) {
     const char *kib = argv[argument];
     /* Now the host has what it needs for a gather. */
     MPI_Gather(&world_rank, 1, MPI_INT, outcomes, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    allow((rlim_t)(address_space_kib() + atol(kib)) * 1024);
+    leave_room(atol(kib) * 1024);
     for (int k = 0; k < 3; ++k) {
       MPI_Comm duplicate;
       within(20, "%s KiB, %d elements", kib, counts[k]);
@@ -63,7 +47,7 @@ int main(int argc, char **argv) {
       }
       compare(outcome(MPI_COMM_WORLD, counts[k]), kib, counts[k], "MPI_COMM_WORLD");
     }
-    allow(RLIM_INFINITY);
+    leave_all_room();
   }
   within(20, "the end");
   free(outcomes);
