@@ -117,6 +117,7 @@ function(offbeat_family family headers)
     src/mpi/interpose/activities.cpp
     src/mpi/interpose/activity.cpp
     src/mpi/interpose/measured_requests.cpp
+    src/mpi/interpose/request_failure.cpp
     src/mpi/interpose/dlsym.cpp
     src/mpi/host/longest_message.cpp
     src/mpi/types/packing.cpp

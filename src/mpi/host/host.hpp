@@ -207,6 +207,7 @@ class Host {
   HostFunction<decltype(PMPI_Status_set_cancelled)> Status_set_cancelled{find("PMPI_Status_set_cancelled")};
   HostFunction<decltype(PMPI_Status_set_elements)> Status_set_elements{find("PMPI_Status_set_elements")};
   HostFunction<decltype(PMPI_Test)> Test{find("PMPI_Test")};
+  HostFunction<decltype(PMPI_Testall)> Testall{find("PMPI_Testall")};
   HostFunction<decltype(PMPI_Testany)> Testany{find("PMPI_Testany")};
   HostFunction<decltype(PMPI_Testsome)> Testsome{find("PMPI_Testsome")};
   HostFunction<decltype(PMPI_Type_commit)> Type_commit{find("PMPI_Type_commit")};
@@ -233,6 +234,8 @@ class Host {
   HostFunction<int(const void*, MPI_Count, MPI_Count*, void*, MPI_Count, MPI_Datatype, MPI_Comm)> Unpack_c{
       find("PMPI_Unpack_c")};
   HostFunction<decltype(PMPI_Wait)> Wait{find("PMPI_Wait")};
+  HostFunction<decltype(PMPI_Waitall)> Waitall{find("PMPI_Waitall")};
+  HostFunction<decltype(PMPI_Waitany)> Waitany{find("PMPI_Waitany")};
 };
 
 }  // namespace offbeat

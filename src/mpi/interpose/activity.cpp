@@ -233,11 +233,13 @@ void set_status(const Host& host, MPI_Status* status) {
 }
 
 // If one of offbeat's functions asks, that function reports the failure itself: the host would call an error
-// handler, but not that of the communicator.
+// handler, but not that of the communicator. MPICH takes the error of a list's status from `status`.
 int Activity::on_query(void* request, MPI_Status* status) {
   const auto& mine = *static_cast<HostRequest*>(request)->serves;
   set_status(mine.process_.host, status);
-  return inside_offbeat ? MPI_SUCCESS : mine.failure_;
+  if (inside_offbeat || mine.failure_ == MPI_SUCCESS) return MPI_SUCCESS;
+  status->MPI_ERROR = mine.failure_;
+  return mine.failure_;
 }
 
 // MPICH and its family call on_poll and on_wait while they wait for the request. Open MPI calls offbeat

@@ -20,15 +20,10 @@
 #include <optional>
 
 #include "mpi/interpose/activities.hpp"
+#include "mpi/interpose/request_failure.hpp"
 #include "mpi/interpose/serve.hpp"
 
 namespace offbeat {
-
-// The error of a collective. The function that completes its request reports it to the program.
-struct RequestFailure {
-  int code = MPI_SUCCESS;
-  MPI_Comm communicator{};
-};
 
 class Activity {
  public:

@@ -15,6 +15,7 @@ enum { has_persistent = 1 };
 enum { has_persistent = 0 };
 #define MPI_Allreduce_init(input, output, count, type, op, communicator, info, request) MPI_SUCCESS
 #define MPI_Alltoall_init(input, n, type, output, m, other, communicator, info, request) MPI_SUCCESS
+#define MPI_Reduce_scatter_init(input, output, counts, type, op, communicator, info, request) MPI_SUCCESS
 #define MPI_Bcast_init(data, count, type, root, communicator, info, request) MPI_SUCCESS
 #endif
 
