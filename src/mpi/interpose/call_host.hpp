@@ -70,14 +70,12 @@ template <Collective collective, Form form, CountKind counts, class... Arguments
   return code;
 }
 
-// Calls the host for a call that offbeat does not serve.
+// Calls the host for a blocking or non-blocking call that offbeat does not serve.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::always_inline]] inline int call_as_chosen(Runtime& process, const Outcome& outcome,
                                                  MPI_Comm communicator, Arguments... arguments) {
-  if constexpr (form != Form::persistent) {
-    if (outcome.kind == Outcome::Kind::by_name) [[unlikely]]
-      return call_by_name<collective, form, counts>(process, communicator, arguments...);
-  }
+  if (outcome.kind == Outcome::Kind::by_name) [[unlikely]]
+    return call_by_name<collective, form, counts>(process, communicator, arguments...);
   return call_host<collective, form, counts>(process.host, communicator, arguments...);
 }
 

@@ -70,18 +70,19 @@ bool has_one_rank(const Runtime& process, MPI_Comm communicator) {
   return known != nullptr && known->copies_alone(collective);
 }
 
-// Serves a call whose last argument is a request.
-template <Collective collective, Form form, CountKind counts, class Call, class... Arguments>
-int call_with_request(Runtime& process, const Call& call, Arguments... arguments) {
+// Serves a call of MPI_IX.
+template <Collective collective, CountKind counts, class Call, class... Arguments>
+int call_nonblocking(Runtime& process, const Call& call, Arguments... arguments) {
+  constexpr Form form = Form::nonblocking;
   MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
-  if (form == Form::nonblocking && has_one_rank<collective>(process, call.communicator)) {
+  if (has_one_rank<collective>(process, call.communicator)) {
     const Outcome outcome = serve<collective>(process, call);
     if (outcome.kind == Outcome::Kind::served) return process.host.Ibarrier(call.communicator, request);
   }
   Outcome outcome;
-  Activity* activity = make_activity<collective, form>(process, call, outcome).release();
+  const Activity* activity = make_activity<collective, form>(process, call, outcome).release();
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  if (form == Form::nonblocking && activity != nullptr) {
+  if (activity != nullptr) {
     *request = activity->request();
     return MPI_SUCCESS;
   }
@@ -92,15 +93,25 @@ int call_with_request(Runtime& process, const Call& call, Arguments... arguments
     measured_requests.note_begun(outcome.measured_where, code, *request, begun);
     return code;
   }
-  const int code =
-      call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
-  if (activity == nullptr) return code;
-  if (code == MPI_SUCCESS) {
-    activity->register_persistent(*request);
-  } else {
-    delete activity;
+  return call_as_chosen<collective, form, counts>(process, outcome, call.communicator, arguments...);
+}
+
+// Serves a call of MPI_X_init. The host makes its request first: if it rejects the call on this rank alone,
+// the rank must not have made an activity, because the others make theirs in the order of their requests.
+template <Collective collective, CountKind counts, class Call, class... Arguments>
+int call_persistent(Runtime& process, const Call& call, Arguments... arguments) {
+  constexpr Form form = Form::persistent;
+  MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
+  const int code = call_host<collective, form, counts>(process.host, call.communicator, arguments...);
+  if (code != MPI_SUCCESS) return code;
+  Outcome outcome;
+  Activity* activity = make_activity<collective, form>(process, call, outcome).release();
+  if (outcome.kind == Outcome::Kind::failed) {
+    process.host.Request_free(request);
+    return raise(process.host, call.communicator, outcome.code);
   }
-  return code;
+  if (activity != nullptr) activity->register_persistent(*request);
+  return MPI_SUCCESS;
 }
 
 // Runs PMPI_X of a served collective.
@@ -112,8 +123,10 @@ template <Collective collective, Form form, CountKind counts, class... Arguments
     return call_host<collective, form, counts>(process.host, call.communicator, arguments...);
   if constexpr (form == Form::blocking) {
     return call_blocking<collective, counts>(process, call, arguments...);
+  } else if constexpr (form == Form::nonblocking) {
+    return call_nonblocking<collective, counts>(process, call, arguments...);
   } else {
-    return call_with_request<collective, form, counts>(process, call, arguments...);
+    return call_persistent<collective, counts>(process, call, arguments...);
   }
 }
 
