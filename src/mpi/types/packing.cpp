@@ -45,10 +45,12 @@ void for_each_element(const Layout& layout, std::size_t first, std::size_t bytes
 }  // namespace
 
 bool Types::find_layout_of_user(MPI_Datatype type, Layout& layout) const {
-  // This asks the host by a message to MPI_PROC_NULL, because several threads may send one at once, unlike a
-  // collective.
-  const std::byte nothing{};
-  if (host_->Send(&nothing, 0, type, MPI_PROC_NULL, 0, own_communicator_.handle) != MPI_SUCCESS) return false;
+  // This asks the host by packing no elements, because several threads may do that at once, unlike a
+  // collective. A message would not do: MPICH accepts every type in one without elements.
+  std::byte nothing{};
+  int position = 0;
+  if (host_->Pack(&nothing, 0, type, &nothing, 1, &position, own_communicator_.handle) != MPI_SUCCESS)
+    return false;
   MPI_Aint lower = 0;
   MPI_Aint extent = 0;
   MPI_Count size = 0;
