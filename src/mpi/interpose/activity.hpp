@@ -194,11 +194,6 @@ template <Collective collective, Form form, class Arguments>
       auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;
-      if (outcome.kind == Outcome::Kind::rejected) {
-        // The collective continues, although the program has no request for it.
-        if (!activity->abandon()) static_cast<void>(activity.release());
-        outcome = {.is_counted = true};
-      }
     }
     if (!outcome.is_counted && form == Form::nonblocking) process.count_native(collective);
   } catch (...) {

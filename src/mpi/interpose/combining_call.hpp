@@ -25,7 +25,7 @@ template <Collective collective, class Arguments, class Carrier>
 class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
  public:
   using Base = JudgedCall<collective, Arguments, Carrier>;
-  using Base::JudgedCall, Base::only_root_knows_buffers;
+  using Base::JudgedCall;
   using typename Base::KeptBuffers;
 
   // Serves the call. The process must be started.
@@ -37,8 +37,8 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
   }
 
  private:
-  using Base::call_, Base::carrier_, Base::communicator_, Base::is_rejected_, Base::kept_, Base::process_,
-      Base::rank_, Base::size_;
+  using Base::call_, Base::carrier_, Base::communicator_, Base::kept_, Base::process_, Base::rank_,
+      Base::size_;
   using Base::carry_out, Base::is_checked, Base::find_rank_and_size, Base::find_communicator_and_count,
       Base::leave_to_host, Base::takes;
   using Base::has_blocks, Base::has_lists, Base::collective_facts;
@@ -76,8 +76,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     }
   }
 
-  // Returns true if the host has to judge the call, and this rank cannot take part. A root whose output alone
-  // is wrong takes part: the other ranks do not know, and only the root gets an error.
+  // Returns true if the host has to judge the call.
   [[nodiscard]] bool must_leave_to_host(std::int64_t count) const {
     if (is_wrong_input(call_.input.data, count)) return true;
     if (!takes()) {
@@ -86,10 +85,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
       const bool is_accepted = !collective_facts.has_root || abi::accepts_in_place_everywhere;
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
-    return has_wrong_output() && (!only_root_knows_buffers || call_.input.data == MPI_IN_PLACE);
-  }
-  [[nodiscard]] bool has_wrong_output() const {
-    return takes() && is_wrong_output(call_.output.data, count_of_block());
+    return is_wrong_output(call_.output.data, count_of_block());
   }
   // Returns true if the host judges the output of rank 0 in an exscan, which gets no result. Rank 0 must not
   // take part alone in a call that the host rejects on all ranks. MPICH and its family also reject a null
@@ -115,8 +111,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     const bool has_output = takes() || host_checks_unused_output();
     const bool is_already_in_place = has_output && call_.input.data == call_.output.data &&
                                      count >= types.least_rejected_alias(collective);
-    if (is_already_in_place && !only_root_knows_buffers) return {};
-    is_rejected_ = only_root_knows_buffers && (is_already_in_place || has_wrong_output());
+    if (is_already_in_place) return {};
     if constexpr (Carrier::may_wait) {
       if (reduction == nullptr && !types.host_accepts(call_.output.type, call_.op)) return {};
       if (is_checked() && find_communicator_and_count()) [[unlikely]]
@@ -125,7 +120,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     } else {
       // No thread may call the host, or the program's function, while the operation advances.
       const bool is_own = reduction != nullptr && reduction->host == nullptr;
-      return find_communicator_and_count() && is_own ? combine(reduction, count) : leave_to_host();
+      return is_own ? combine(reduction, count) : leave_to_host();
     }
   }
 
@@ -145,10 +140,8 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     if (!find_communicator_and_count()) return leave_to_host();
     const bool in_place = call_.input.data == MPI_IN_PLACE;
     const void* input = in_place ? call_.output.data : call_.input.data;
-    void* output = takes() ? call_.output.data : nullptr;
+    void* const output = takes() ? call_.output.data : nullptr;
     count /= length;
-    if (only_root_knows_buffers && is_rejected_) [[unlikely]]
-      output = discarded_output(*communicator_, kept_, static_cast<std::size_t>(count) * reduction->width);
     const std::int64_t block = has_blocks ? count_of_block() / length : count;
     Call call{collective,
               {static_cast<const std::byte*>(input), static_cast<std::size_t>(count), reduction->width},
@@ -181,12 +174,6 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
       outcome = self.carry_out(call, bytes, shares && !staged.call.has_input_apart(), staged);
     });
     return outcome;
-  }
-
-  [[gnu::noinline]] static void* discarded_output(Communicator& communicator, KeptBuffers& kept,
-                                                  std::size_t bytes) {
-    communicator.break_on_error(collective, bytes, [&] { kept.discarded_output.emplace(bytes); });
-    return kept.discarded_output->data();
   }
 };
 

@@ -13,7 +13,7 @@ template <Collective collective, class Arguments, class Carrier>
 class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
  public:
   using Base = JudgedCall<collective, Arguments, Carrier>;
-  using Base::JudgedCall, Base::only_root_knows_buffers;
+  using Base::JudgedCall;
   using typename Base::KeptBuffers;
 
   // Serves the call. The process must be started.
@@ -23,8 +23,8 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
   }
 
  private:
-  using Base::call_, Base::carrier_, Base::communicator_, Base::is_rejected_, Base::kept_, Base::process_,
-      Base::rank_, Base::size_;
+  using Base::call_, Base::carrier_, Base::communicator_, Base::kept_, Base::process_, Base::rank_,
+      Base::size_;
   using Base::carry_out, Base::is_checked, Base::find_rank_and_size, Base::gives,
       Base::find_communicator_and_count, Base::leave_to_host, Base::takes;
   using Base::collective_facts, Base::giver_taker_roles;
@@ -68,21 +68,10 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     const bool has_input = gives() && !is_bcast && !(in_place && collective != Collective::scatter);
     if (has_input && !input.read_arguments(types, call_.input, giver_taker_roles.is_personalised ? size_ : 1))
       return {};
-    const bool is_right =
-        !has_output || output.read_arguments(types, call_.output, giver_taker_roles.root_gives ? 1 : size_);
-    // The other ranks of a gather do not know that the root's output is wrong. They all give as much as the
-    // root does.
-    if (!is_right && (collective != Collective::gather || !has_input)) return {};
-    const bool is_aliased = is_right && has_input && has_output && is_already_in_place(input, output);
-    const bool is_rejected = !is_right || (is_aliased && types.rejects_aliases());
-    if (is_rejected && !only_root_knows_buffers) return {};
-    is_rejected_ = only_root_knows_buffers && is_rejected;
+    if (has_output && !read_output()) return {};
+    const bool is_aliased = has_input && has_output && is_already_in_place(input, output);
+    if (is_aliased && types.rejects_aliases()) return {};
     if (!find_communicator_and_count()) return leave_to_host();
-    if (only_root_knows_buffers && !is_right) {
-      output.use_empty_memory(input.bytes() * static_cast<std::size_t>(size_));
-    } else if (only_root_knows_buffers && is_rejected_) {
-      output.prevent_writes();
-    }
 
     std::size_t bytes = 0;
     Call call = communicator_->break_on_error(collective, bytes, [&] {
@@ -105,10 +94,29 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
           (in_place || is_aliased) && giver_taker_roles.is_personalised && !giver_taker_roles.root_gives;
       const bool is_source = is_bcast && gives();
       kept_.packs_output = in_place || is_source;
-      kept_.unpacks_output = has_output && !is_source && !(only_root_knows_buffers && is_rejected_);
+      kept_.unpacks_output = has_output && !is_source;
       outcome = carry_out(call, bytes, shares, kept_);
     });
     return outcome;
+  }
+
+  // Open MPI does not ask whether these outputs have a committed type, and the program gets its data. Here
+  // the type is committed first.
+  static constexpr bool host_accepts_uncommitted_output =
+      abi::family == "openmpi" &&
+      (collective == Collective::gather || collective == Collective::scatter ||
+       collective == Collective::allgather || collective == Collective::allgatherv);
+
+  // Returns false if the host has to judge the output.
+  [[nodiscard]] bool read_output() {
+    const auto read = [&] {
+      return kept_.output.read_arguments(process_.types(), call_.output,
+                                         giver_taker_roles.root_gives ? 1 : size_);
+    };
+    if (read()) [[likely]]
+      return true;
+    return host_accepts_uncommitted_output && call_.output.type != MPI_DATATYPE_NULL &&
+           process_.host.Type_commit(&call_.output.type) == MPI_SUCCESS && read();
   }
 
   [[nodiscard]] Call call_from_sides(bool in_place) const {

@@ -19,8 +19,8 @@ namespace offbeat {
 // ranks take equal decisions.
 //
 // An error may exist on one rank only, and the host reports it without asking another rank. So the arguments
-// are judged before anything collective is done. If a root passes its output as its input, only the root gets
-// an error, and the other ranks do not know. The root then takes part with an output that is dropped.
+// are judged before anything collective is done, and before the call is counted: this rank is then left out
+// of the call until it calls again, as it is without offbeat.
 //
 // carrier.find(...) returns the communicator and counts the call there, or returns null if the host has to
 // serve it. A call that may be served ends in carrier.carry_out<collective>(communicator, call, bytes,
@@ -41,10 +41,6 @@ class JudgedCall {
       std::conditional_t<facts_of(collective).has_operation || !moves_data(collective), Lists, Sides>;
   JudgedCall(Runtime& process, const Arguments& call, Carrier& carrier, KeptBuffers& kept)
       : process_(process), call_(call), carrier_(carrier), kept_(kept) {}
-
-  // True if only the root has both an input and an output. The other ranks then know nothing of them.
-  static constexpr bool only_root_knows_buffers =
-      facts_of(collective).has_root && collective != Collective::bcast;
 
  protected:
   static constexpr CollectiveFacts collective_facts = facts_of(collective);
@@ -86,10 +82,7 @@ class JudgedCall {
 
   template <class Keeping>
   Outcome carry_out(const Call& call, std::size_t bytes, bool shares, Keeping& kept) {
-    Outcome outcome = carrier_.template carry_out<collective>(*communicator_, call, bytes, shares, kept);
-    if (only_root_knows_buffers && is_rejected_ && outcome.kind == Outcome::Kind::served)
-      outcome.kind = Outcome::Kind::rejected;
-    return outcome;
+    return carrier_.template carry_out<collective>(*communicator_, call, bytes, shares, kept);
   }
 
   Runtime& process_;
@@ -99,7 +92,6 @@ class JudgedCall {
   Communicator* communicator_ = nullptr;
   int rank_ = 0;
   int size_ = 1;
-  bool is_rejected_ = false;
 };
 
 }  // namespace offbeat

@@ -133,7 +133,6 @@ struct Sides final : StandInCopies {
 struct Lists {
   Lists() noexcept {}  // not defaulted, for the reason that Sides has
   std::optional<CountList> blocks;
-  std::optional<pool::Block> discarded_output;  // an output that the program does not get
 
   void pack(const Types&) {}
   void unpack(const Types&) {}

@@ -14,9 +14,8 @@ class RowTrial;
 
 // The result of an attempt to serve a call.
 struct Outcome {
-  // `rejected`: offbeat has served the other ranks, and the host has to tell the program what is wrong.
   // `by_name`: the host has to serve the call by the native(NAME) in last_algorithm.
-  enum class Kind : std::uint8_t { served, native, rejected, failed, by_name };
+  enum class Kind : std::uint8_t { served, native, failed, by_name };
   Kind kind = Kind::native;
   bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
   // Says where a call is measured that the host has to serve: `in_trial` for a blocking one, a place among

@@ -45,9 +45,7 @@ template <Collective collective, class Arguments>
     BlockingCarrier carrier{process.types()};
     typename Service<collective, Arguments, BlockingCarrier>::KeptBuffers kept;
     using Serving = Service<collective, Arguments, BlockingCarrier>;
-    Outcome outcome = Serving(process, call, carrier, kept).run();
-    if (Serving::only_root_knows_buffers && outcome.kind == Outcome::Kind::rejected)
-      outcome = {.is_counted = true};
+    const Outcome outcome = Serving(process, call, carrier, kept).run();
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;
   } catch (...) {

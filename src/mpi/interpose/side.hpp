@@ -53,19 +53,6 @@ class Side {
   // Returns how many bytes of data all blocks have.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(count_) * layout_.size; }
 
-  // Keeps the program's memory from being written to: the other ranks need this side, but the program does
-  // not get it.
-  void prevent_writes() { layout_.is_dense = false; }
-  // Replaces a side whose arguments are wrong by one of `bytes` bytes without memory of the program. The
-  // other ranks still need this side.
-  void use_empty_memory(std::size_t bytes) {
-    data_ = nullptr;
-    type_ = MPI_BYTE;
-    layout_ = {.size = 1, .extent = 1, .is_dense = false};
-    count_ = static_cast<std::int64_t>(bytes);
-    block_count_ = 0;
-  }
-
   // Computes vector() and blocks(), except for the address of a vector that needs packing.
   void compute_vector_and_blocks(const Types& types) {
     if (bytes() > 0 && devices::may_have_memory()) [[unlikely]]

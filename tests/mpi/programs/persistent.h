@@ -10,13 +10,14 @@
 
 #if (MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)) && \
     !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000 && !defined(I_MPI_NUMVERSION))
-enum { has_persistent = 1 };
+#define HAS_PERSISTENT 1
 #else
-enum { has_persistent = 0 };
+#define HAS_PERSISTENT 0
 #define MPI_Allreduce_init(input, output, count, type, op, communicator, info, request) MPI_SUCCESS
 #define MPI_Alltoall_init(input, n, type, output, m, other, communicator, info, request) MPI_SUCCESS
 #define MPI_Reduce_scatter_init(input, output, counts, type, op, communicator, info, request) MPI_SUCCESS
 #define MPI_Bcast_init(data, count, type, root, communicator, info, request) MPI_SUCCESS
 #endif
+enum { has_persistent = HAS_PERSISTENT };
 
 #endif
