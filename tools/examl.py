@@ -11,16 +11,15 @@ source notes that "the MPI_Allreduce implementation is apparently sometimes not 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from setup import BUILD, SetupError, fresh, has_command, step
+import debian_source
+from setup import BUILD, SetupError, fresh, step
 
 VERSION = "3.0.22"
 ARCHIVE = f"examl_{VERSION}.orig.tar.gz"
@@ -64,61 +63,11 @@ class Examl:
         return likelihoods[-1], tree.read_text()
 
 
-def fetch() -> Path:
-    """Download the source archive of ExaML with apt-get. Its package lists are kept in build/."""
-    archive = FOLDER / ARCHIVE
-    if archive.exists() and hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256:
-        return archive
-    if not has_command("apt-get"):
-        raise SetupError("ExaML's source comes from a Debian or Ubuntu archive, and there is no apt-get here")
-    for name in ("lists/partial", "cache/archives/partial"):
-        (FOLDER / name).mkdir(parents=True, exist_ok=True)
-    sources = FOLDER / "sources.list"
-    sources.write_text("".join(f"{line}\n" for line in source_lines()))
-    options = [f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=/dev/null", "Acquire::Retries=3"]
-    options += [f"Dir::State::Lists={FOLDER / 'lists'}", f"Dir::Cache={FOLDER / 'cache'}"]
-    options += ["APT::Sandbox::User=root"] if os.geteuid() == 0 else []
-    get = ["apt-get", "--quiet", *(f"--option={option}" for option in options)]
-    step("list of source packages", [*get, "update"])
-    script = 'cd "$0" && exec "$@"'
-    source = ["source", "--download-only", "--tar-only", "examl"]
-    step("ExaML: source archive", ["sh", "-c", script, str(FOLDER), *get, *source])
-    if not archive.exists() or hashlib.sha256(archive.read_bytes()).hexdigest() != SHA256:
-        raise SetupError(f"apt-get source examl did not download the expected {ARCHIVE} (SHA-256 {SHA256})")
-    return archive
-
-
-def source_lines() -> list[str]:
-    """The deb-src line for the archive that this machine's own package sources name."""
-    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.M))
-    system, codename = release.get("ID", ""), release.get("VERSION_CODENAME", "")
-    component = "universe" if system == "ubuntu" else "main"
-    targets = subprocess.run(
-        [
-            "apt-get",
-            "indextargets",
-            "--format",
-            "$(REPO_URI) $(CODENAME) $(COMPONENT)",
-            "Created-By: Packages",
-        ],
-        capture_output=True,
-        text=True,
-    ).stdout.split("\n")
-    found = [target.split() for target in targets if target.split()[1:] == [codename, component]]
-    mirrors = [target[0] for target in found]
-    mirrors += [
-        "http://archive.ubuntu.com/ubuntu/" if system == "ubuntu" else "http://deb.debian.org/debian/"
-    ]
-    keyring = Path(f"/usr/share/keyrings/{system}-archive-keyring.gpg")
-    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
-    return [f"deb-src {signed}{mirrors[0]} {codename} {component}"]
-
-
 def build(name: str, mpicc: str) -> Examl:
     """Build ExaML with the compiler of one MPI and its own Makefile, in build/examl/<name>."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise SetupError(f"ExaML is written for x86-64, but this machine is {platform.machine()}")
-    archive = fetch()
+    archive = debian_source.fetch("examl", ARCHIVE, SHA256)
     folder = FOLDER / name
     vector = "AVX" if " avx " in Path("/proc/cpuinfo").read_text() else "SSE3"
     source = folder / f"ExaML-{VERSION}"
