@@ -252,7 +252,7 @@ std::vector<Setting> all_settings() {
        "one that the program gave by MPI_Comm_set_name; unset: all"},
       {"OFFBEAT_TRACE_PAUSED", yes_or_no_parser(&Settings::trace_paused), "0", AcrossRanks::may_differ,
        "1: a rank records nothing before it calls MPI_Pcontrol(1)"},
-      {"OFFBEAT_TRACE_MIB", number_parser(&Settings::trace_bytes, 2, 1 << 20, mebibytes), "1024",
+      {"OFFBEAT_TRACE_MIB", number_parser(&Settings::trace_bytes, 1, 1 << 20, mebibytes), "1024",
        AcrossRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
   };
   all.insert(all.end(), std::begin(others), std::end(others));

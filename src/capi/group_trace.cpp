@@ -49,6 +49,7 @@ class File {
         filter_(settings.trace_communicators),
         world_(world),
         writer_(rank_file_path(settings.trace, world.rank), window_bytes, settings.trace_bytes) {
+    if (!writer_.failure().empty()) throw UsageError(writer_.failure());
     const bool is_partial =
         recorded_collectives_.count() < static_cast<int>(collectives.size()) || !filter_.empty();
     fill_header(writer_.header(),

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 
 #include "clock/clock.hpp"
 
@@ -32,8 +30,6 @@ std::string program_line() {
 }  // namespace
 
 std::string rank_file_path(const std::string& folder, int rank) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
   const std::string number = std::to_string(rank);
   return folder + "/rank-" + std::string(6 - std::min<std::size_t>(6, number.size()), '0') + number +
          ".trace";

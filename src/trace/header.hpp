@@ -22,8 +22,7 @@ struct TracedRank {
   Clock clock;  // at the beginning
 };
 
-// Returns the path of a rank's file in a folder, and makes the folder. If that fails, opening the file says
-// so.
+// Returns the path of a rank's file in a folder.
 std::string rank_file_path(const std::string& folder, int rank);
 
 // Fills in all but what changes later. The magic comes last, so that a file that has it has a whole header.

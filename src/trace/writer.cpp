@@ -2,7 +2,6 @@
 #include "trace/writer.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -12,8 +11,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
-#include "base/error.hpp"
 #include "base/file_size_limit.hpp"
 #include "base/line_of_node.hpp"
 #include "base/log.hpp"
@@ -42,74 +43,98 @@ int allocate_disk_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   return 0;
 }
 
-void* map(int file, std::uint64_t offset, std::size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(offset));
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
 }  // namespace
 
 Writer::Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes)
     : window_bytes_(window_bytes), most_bytes_(most_bytes), path_(path) {
-  // Other users must never be able to write, whatever the umask: if somebody shortens a mapped file, the
-  // process dies.
-  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file_ < 0) {
-    if (errno == EEXIST) throw UsageError(path + " exists already: remove the trace or name another folder");
-    const char* why = std::strerror(errno);
-    throw UsageError("cannot write " + printable(path, PATH_MAX) + ": " + why);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const int code = error ? error.value() : create_file();
+  if (code == 0) return;
+  is_full_ = true;
+  has_found_a_file_ = code == EEXIST;
+  failure_ =
+      "cannot write " + printable(error ? folder.string() : path, PATH_MAX) + ": " +
+      (code == EEXIST ? "it exists already; remove the trace or name another folder" : std::strerror(code));
+}
+
+// Returns 0 or an error number.
+int Writer::create_file() {
+  // Other users must never be able to write, whatever the umask.
+  file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file_ < 0) return errno;
+  int code = allocate_disk_space(file_, 0, header_bytes);
+  if (code == 0) code = mapped_header_.map(file_, 0, header_bytes);
+  if (code != 0) {
+    discard();
+    return code;
   }
-  int error = allocate_disk_space(file_, 0, header_bytes);
-  if (error == 0) {
-    header_ = static_cast<Header*>(map(file_, 0, header_bytes));
-    if (header_ == nullptr) error = errno;
-  }
-  if (error != 0) {
-    close(file_);
-    unlink(path.c_str());
-    throw UsageError("cannot write " + path + ": " + std::strerror(error));
-  }
+  header_ = reinterpret_cast<Header*>(mapped_header_.begin());
   file_bytes_ = header_bytes;
+  return 0;
 }
 
 Writer::~Writer() {
-  unmap();
-  munmap(header_, header_bytes);
-  close(file_);
+  if (file_ >= 0) close(file_);
 }
 
-void Writer::unmap() {
-  if (window_ != nullptr) munmap(window_, static_cast<std::size_t>(window_end_ - window_));
-  window_ = next_slot_ = window_end_ = nullptr;
+void Writer::discard() {
+  if (file_ < 0) return;
+  is_full_ = true;
+  window_.unmap();
+  header_ = &without_file_;
+  mapped_header_.unmap();
+  close(std::exchange(file_, -1));
+  unlink(path_.c_str());
 }
 
-// Reports the first failure; after that, records are counted as lost.
-bool Writer::grow() {
-  const std::uint64_t wanted = window_end_behind(file_bytes_);
-  const int error =
-      wanted > most_bytes_ ? EDQUOT : allocate_disk_space(file_, file_bytes_, wanted - file_bytes_);
-  if (error == 0) {
-    file_bytes_ = wanted;
+void Writer::stop(const std::string& why) {
+  if (is_full_) return;
+  is_full_ = true;
+  say_once_on_node(printable(path_, PATH_MAX) + ": no more calls are recorded: " + why);
+}
+
+// Returns false if what was written is no longer in the file.
+bool Writer::is_whole() {
+  struct stat status {};
+  if (fstat(file_, &status) != 0) {
+    stop(std::strerror(errno));
+  } else if (static_cast<std::uint64_t>(status.st_size) < file_bytes_) {
+    stop("somebody has cut the file");
+  } else if (window_.has_come_off() || mapped_header_.has_come_off()) {
+    stop("the file system does not store what was written");
+  } else if (status.st_nlink == 0) {
+    stop("somebody has removed the file");
+  } else {
     return true;
   }
-  is_full_ = true;
-  const std::string why = wanted > most_bytes_ ? "OFFBEAT_TRACE_MIB is reached" : std::strerror(error);
-  say_once_on_node(path_ + ": no more calls are recorded: " + why);
   return false;
+}
+
+bool Writer::grow() {
+  if (!is_whole()) return false;
+  const std::uint64_t wanted = window_end_behind(file_bytes_);
+  if (wanted > most_bytes_) {
+    stop("OFFBEAT_TRACE_MIB is reached");
+    return false;
+  }
+  if (const int error = allocate_disk_space(file_, file_bytes_, wanted - file_bytes_); error != 0) {
+    stop(std::strerror(error));
+    return false;
+  }
+  file_bytes_ = wanted;
+  return true;
 }
 
 bool Writer::move_window() {
   const std::uint64_t offset = offset_of(slots_);
-  const std::size_t bytes = window_end_behind(offset) - offset;
-  auto* memory = static_cast<std::byte*>(map(file_, offset, bytes));
-  if (memory == nullptr) {
-    is_full_ = true;
-    say_once_on_node(path_ + ": no more calls are recorded: " + std::strerror(errno));
+  if (const int error = window_.map(file_, offset, window_end_behind(offset) - offset); error != 0) {
+    stop(std::strerror(error));
     return false;
   }
-  unmap();
-  window_ = next_slot_ = memory;
-  window_end_ = memory + bytes;
+  next_slot_ = window_.begin();
+  window_end_ = window_.end();
   window_begin_ = slots_;
   return true;
 }
@@ -157,9 +182,12 @@ void Writer::store(std::uint64_t slot, const CallRecord& record) const {
 }
 
 void Writer::finish() {
-  unmap();
+  if (file_ < 0) return;
+  const bool keeps_its_length = !is_whole();
+  window_.unmap();
+  next_slot_ = window_end_ = nullptr;
   window_begin_ = slots_;
-  static_cast<void>(!ftruncate(file_, static_cast<off_t>(offset_of(slots_))));
+  if (!keeps_its_length) static_cast<void>(!ftruncate(file_, static_cast<off_t>(offset_of(slots_))));
   is_full_ = true;
 }
 

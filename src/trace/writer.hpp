@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The trace file of one rank: a header and slots. They are in memory that is backed by the file, so nothing
 // is lost if the process is killed. Only the header and a window of the slots are mapped. The disk space of a
-// window is taken before it is mapped: otherwise a full disk would cause a SIGBUS.
+// window is taken before it is mapped, because a full disk is found later only by a store (file_memory.hpp).
+//
+// A writer never stops the program. If it cannot write, it says why and takes no further records.
 #pragma once
 
 #include <atomic>
@@ -10,18 +12,26 @@
 #include <span>
 #include <string>
 
+#include "trace/file_memory.hpp"
 #include "trace/format.hpp"
 
 namespace offbeat::trace {
 
 class Writer {
  public:
-  // Creates a file. Throws UsageError if it exists or cannot be created.
+  // Creates a file and the folder that it is in. If that fails, failure() says why.
   Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes);
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  // Why there is no file; empty if there is one.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+  [[nodiscard]] bool has_found_a_file() const { return has_found_a_file_; }
+  // Removes the file that this writer has created.
+  void discard();
+
+  // Without a file this is memory that nobody reads.
   [[nodiscard]] Header& header() { return *header_; }
 
   // Returns the next record, which the caller fills and then publishes. Null if there is no room. In the
@@ -46,7 +56,7 @@ class Writer {
   template <class Change>
   [[gnu::always_inline]] void update_record(std::uint64_t slot, Change&& apply) {
     if (slot >= window_begin_) [[likely]] {
-      apply(*reinterpret_cast<CallRecord*>(window_ + (slot - window_begin_) * slot_bytes));
+      apply(*reinterpret_cast<CallRecord*>(window_.begin() + (slot - window_begin_) * slot_bytes));
       return;
     }
     CallRecord record;
@@ -58,14 +68,17 @@ class Writer {
   // Returns true if no further record will be written.
   [[nodiscard]] bool is_full() const { return is_full_; }
 
-  // Cuts the file to the length that was written.
+  // Cuts the file to the length that was written. Says so if somebody else has cut or removed it.
   void finish();
 
  private:
+  int create_file();
+  // Takes no further record, and says why unless something was said before.
+  void stop(const std::string& why);
+  bool is_whole();
   bool reserve(std::uint64_t slots);
   bool grow();
   bool move_window();
-  void unmap();
   // Returns where the window that contains `offset` ends. Windows end at multiples of their size in the file,
   // so a file system can use a large folio for them.
   [[nodiscard]] std::uint64_t window_end_behind(std::uint64_t offset) const {
@@ -77,9 +90,9 @@ class Writer {
 
   std::byte* next_slot_ = nullptr;  // the next slot in the window
   std::byte* window_end_ = nullptr;
-  Header* header_ = nullptr;
+  Header* header_ = &without_file_;
   std::uint64_t slots_ = 0;
-  std::byte* window_ = nullptr;
+  FileMemory window_;
   std::uint64_t window_begin_ = 0;  // the number of its first slot
   const std::size_t window_bytes_;
   const std::uint64_t most_bytes_;
@@ -87,6 +100,10 @@ class Writer {
   const std::string path_;
   int file_ = -1;
   bool is_full_ = false;
+  bool has_found_a_file_ = false;
+  std::string failure_;
+  FileMemory mapped_header_;
+  Header without_file_{};
 };
 
 }  // namespace offbeat::trace

@@ -9,8 +9,10 @@ from pathlib import Path
 import offbeat as package
 import pytest
 from fakes import MakeMpi, Offbeat
+from made_traces import START_NS, begun
 from offbeat.commands import help_pages
 from offbeat.commands.env import Shell, render
+from offbeat.commands.traced import TraceSummary
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
 
@@ -79,7 +81,10 @@ def test_trace_leaves_the_algorithms_to_the_host(offbeat: Offbeat, fake_mpi: Mak
     sampling = ["--every", "10", "--ranks-every", "4"]
     done = offbeat("trace", "-n", "2", "-o", "new.trace", *sampling, "./solver", "-n", "7")
     assert done.returncode == 7, "the exit code is that of mpirun"
-    assert done.stderr == "offbeat: there is no trace, because the program did not start MPI\n"
+    assert done.stderr == (
+        "offbeat: there is no trace in new.trace: the program did not start MPI, or a line above says why it "
+        "was not traced\n"
+    )
     arguments = values(done.stdout, "argument")
     assert arguments[2:] == [
         "-genv", "LD_PRELOAD", str(libraries.trace_library("mpich")),
@@ -113,7 +118,30 @@ def test_a_trace_is_replaced_only_on_demand(offbeat: Offbeat, fake_mpi: MakeMpi,
         assert done.stderr.count("\n") == 1
     assert offbeat("trace", "-o", "old.trace", "--force", "./solver").returncode == 7
     assert [path.name for path in folder.iterdir()] == ["notes.txt"], "nothing but traces is removed"
-    assert offbeat("trace", "-o", "old.trace/notes.txt", "./solver").returncode == 125
+    for arguments in (["trace", "-o"], ["run", "--trace"], ["env", "--trace"]):
+        done = offbeat(*arguments, "old.trace/notes.txt", "./solver")
+        assert done.stderr == "offbeat: old.trace/notes.txt is not a folder\n"
+
+
+def test_the_line_after_a_trace_says_what_it_has(tmp_path: Path) -> None:
+    for rank in (0, 2):
+        made = begun(rank, 4, lost=5 * rank, made=7 + 5 * rank)
+        made.call(0, START_NS, START_NS + 9)
+        made.write(tmp_path)
+    found = TraceSummary.of(tmp_path)
+    assert str(found).startswith(
+        f"24 collective calls on 2 of 4 ranks, 10 of them not recorded, traced in {tmp_path}; next: "
+    )
+    path = tmp_path / "rank-000002.trace"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert f"traced in {tmp_path}, with 1 file cut while the program ran; next: " in str(
+        TraceSummary.of(tmp_path)
+    )
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"")
+    found = TraceSummary.of(tmp_path)
+    assert str(found) == f"there is no trace in {tmp_path}: 2 files cut while the program ran"
+    assert (found.ranks, found.cut) == (0, 2)
 
 
 def test_env_can_be_evaluated(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
         "no readable file of ranks 3..4",
         "not ended in order (killed, or still running): rank 2",
         "rank 2 stopped after 3 calls; the rank that went furthest made 9",
-        "7 calls not recorded (the disk was full, or OFFBEAT_TRACE_MIB was reached): rank 1",
+        "7 calls not recorded (disk full, file cut, or OFFBEAT_TRACE_MIB reached): rank 1",
     ]
     (block,) = found.blocks(found.communicators[0])
     assert block.arrival.tolist() == [[0, 1, 2, 5]]

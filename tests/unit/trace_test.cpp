@@ -2,6 +2,7 @@
 // The trace file of a rank: windows, limits, what another process sees; and the tracer's tables.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,7 +17,6 @@
 #include <random>
 #include <set>
 
-#include "base/error.hpp"
 #include "base/handle_tables.hpp"
 #include "trace/communicator_filter.hpp"
 #include "trace/writer.hpp"
@@ -160,18 +160,99 @@ TEST_F(TraceFile, OutlivesAKilledProcess) {
   EXPECT_EQ(at<CallRecord>(all, per_window + 9).number, per_window + 9);
 }
 
+// Returns true if a file that is cut to `bytes` after some records neither ends the process nor grows again.
+bool is_left_alone_when_cut(const std::string& path, off_t bytes) {
+  Writer writer(path, window, plenty);
+  const auto append_many = [&] {
+    bool has_room = true;
+    for (std::uint64_t i = 0; i < 2 * per_window; ++i) {
+      CallRecord* record = writer.next();
+      has_room = has_room && record != nullptr;
+      if (record == nullptr) continue;
+      *record = {};
+      writer.publish();
+    }
+    return has_room;
+  };
+  const bool has_begun = append_many();
+  EXPECT_EQ(truncate(path.c_str(), bytes), 0);
+  writer.update_record(3, [](CallRecord& record) { record.completion = 1; });
+  const bool has_gone_on = append_many();
+  writer.finish();
+  return has_begun && !has_gone_on && std::filesystem::file_size(path) == static_cast<std::uintmax_t>(bytes);
+}
+
+TEST_F(TraceFile, SurvivesACut) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(is_left_alone_when_cut(path_, 0));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("somebody has cut the file"), std::string::npos);
+  std::filesystem::remove(path_);
+  EXPECT_TRUE(is_left_alone_when_cut(path_, header_bytes + 10 * slot_bytes));
+  EXPECT_GT(slots(content()), 10U) << "the header says how much is missing";
+}
+
+TEST_F(TraceFile, SaysThatItWasRemoved) {
+  testing::internal::CaptureStderr();
+  Writer writer(path_, window, plenty);
+  append(writer, 0);
+  std::filesystem::remove(path_);
+  writer.finish();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("somebody has removed"), std::string::npos);
+}
+
+// Stores to a page of a file that has none.
+void store_behind_the_end_of_a_file() {
+  const int file = memfd_create("empty", 0);
+  auto* memory = static_cast<char*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  *const_cast<volatile char*>(memory) = 1;
+}
+
+// The death tests run in new processes, which have made no file before.
+TEST_F(TraceFile, LeavesEveryOtherBusErrorToTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto by_default = [&](void (*cause)()) {
+    signal(SIGBUS, SIG_DFL);
+    const Writer writer(path_, window, plenty);
+    cause();
+    _exit(0);
+  };
+  EXPECT_EXIT(by_default(store_behind_the_end_of_a_file), testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(by_default([] { raise(SIGBUS); }), testing::KilledBySignal(SIGBUS), "");
+  const auto by_handler = [&](void (*cause)()) {
+    signal(SIGBUS, [](int) { _exit(7); });
+    const Writer writer(path_, window, plenty);
+    cause();
+    _exit(0);
+  };
+  EXPECT_EXIT(by_handler(store_behind_the_end_of_a_file), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(by_handler([] { raise(SIGBUS); }), testing::ExitedWithCode(7), "");
+}
+
 TEST_F(TraceFile, TakesNoFileThatExists) {
   std::ofstream(path_) << "precious";
-  EXPECT_THROW(Writer(path_, window, plenty), UsageError);
+  Writer writer(path_, window, plenty);
+  EXPECT_TRUE(writer.has_found_a_file());
+  EXPECT_NE(writer.failure().find("it exists already"), std::string::npos);
+  EXPECT_FALSE(append(writer, 0));
+  writer.header().lost += 1;
+  writer.discard();
+  writer.finish();
   EXPECT_EQ(content(), "precious");
-  EXPECT_THROW(Writer(folder_ + "/nowhere/rank.trace", window, plenty), UsageError);
+}
+
+TEST_F(TraceFile, SaysWhyItCannotBeMade) {
+  std::ofstream(path_) << "no folder";
+  Writer writer(path_ + "/run.trace/rank-000000.trace", window, plenty);
+  EXPECT_EQ(writer.failure(), "cannot write " + path_ + "/run.trace: Not a directory");
+  EXPECT_FALSE(writer.has_found_a_file());
+  EXPECT_FALSE(append(writer, 0));
 }
 
 // Which another user may have put there.
 TEST_F(TraceFile, FollowsNoLink) {
   const std::string target = folder_ + "/target";
   ASSERT_EQ(symlink(target.c_str(), path_.c_str()), 0);
-  EXPECT_THROW(Writer(path_, window, plenty), UsageError);
+  EXPECT_FALSE(Writer(path_, window, plenty).failure().empty());
   EXPECT_FALSE(std::filesystem::exists(target));
 }
 

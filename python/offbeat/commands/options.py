@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -249,11 +250,20 @@ def parse_numbers(option: str, text: str, *, least: int = 1, most: int | None = 
     return list(dict.fromkeys(found))
 
 
-def new_trace_folder(folder: Path | None) -> Path | None:
-    """The absolute path of the folder for a trace. Refuses a folder that already has one."""
-    if folder is not None and any(folder.glob("rank-*.trace")):
-        raise CommandError(f"{folder} already has a trace; remove it or name another folder")
-    return folder.resolve() if folder is not None else None
+def new_trace_folder(folder: Path | None, *, force: bool | None = None) -> Path | None:
+    """The absolute path of the folder for a trace. Refuses a file, and a folder that already has a trace.
+
+    ``force`` allows an earlier trace; None: the verb has no such option. Whether a trace can be written there
+    is not asked here: a program runs even if it cannot be traced.
+    """
+    if folder is None:
+        return None
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise CommandError(f"{folder} is not a folder")
+    if not force and (any(folder.glob("rank-*.trace")) or any(folder.glob("spawned-*"))):
+        remedy = "remove it" if force is None else "add --force"
+        raise CommandError(f"{folder} already has a trace; name another folder or {remedy}")
+    return Path(os.path.realpath(folder))
 
 
 def split_arguments(text: str) -> list[str]:

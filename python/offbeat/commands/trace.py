@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -26,6 +27,7 @@ from offbeat.commands.options import (
     RanksOfProgram,
     Verbose,
     chosen_algorithms,
+    new_trace_folder,
     start_options,
 )
 from offbeat.commands.output import print_json, warn
@@ -102,7 +104,7 @@ def trace(
     settings = launch.Settings(
         algorithms,
         verbose,
-        trace=output.resolve(),
+        trace=new_trace_folder(output, force=force),
         trace_every=every,
         trace_ranks_every=ranks_every,
         trace_collectives=_checked_collectives(collectives),
@@ -111,27 +113,25 @@ def trace(
     )
     place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
     started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
-    refuse_or_remove_earlier_trace(output, force=force)
+    try:
+        remove_earlier_trace(output)
+    except OSError as error:
+        warn(f"not traced: cannot remove the earlier trace in {output}: {error.strerror}")
+        settings = replace(settings, trace=None)
+        started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
     status = run(started.job)
-    found = TraceSummary.of(output)
+    found = TraceSummary.of(output, is_traced=settings.trace is not None)
     if as_json:
         print_json({**found.to_json(), "exit_code": status})
-    else:
+    elif settings.trace is not None:
         warn(str(found))
     raise typer.Exit(status)
 
 
-def refuse_or_remove_earlier_trace(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that already has a trace. With ``force``, remove that trace and nothing else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise CommandError(f"{folder} is not a folder")
-    found = [*folder.glob("rank-*.trace"), *folder.glob("spawned-*")]
-    if found and not force:
-        raise CommandError(f"{folder} already has a trace; name another folder or add --force")
-    for path in found:
-        if path.is_dir():
+def remove_earlier_trace(folder: Path) -> None:
+    """Remove the trace that a folder has, and nothing else in it. Raises OSError."""
+    for path in [*folder.glob("rank-*.trace"), *folder.glob("spawned-*")]:
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -253,7 +253,7 @@ class Trace:
         if lost:
             who = _ranks(ranges(list(lost)), len(lost))
             calls = format_count(sum(lost.values()), "call")
-            yield f"{calls} not recorded (the disk was full, or OFFBEAT_TRACE_MIB was reached): {who}"
+            yield f"{calls} not recorded (disk full, file cut, or OFFBEAT_TRACE_MIB reached): {who}"
 
     def _clock_doubts(self) -> Iterator[str]:
         reference = self.hosts.get(0)

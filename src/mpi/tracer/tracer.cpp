@@ -104,6 +104,8 @@ Tracer::Tracer(const LowerLayers& below, const Settings& settings)
       run_(random_number(host_, private_communicator_)),
       writer_(rank_file_path(folder_of_job(settings.trace, run_), rank_), window_bytes,
               settings.trace_bytes) {
+  keep_out_of_an_earlier_trace();
+  if (!writer_.failure().empty()) say_once_on_node("not traced: " + writer_.failure());
   predefined_operations_ = {
       {MPI_MAX, "MPI_MAX"},         {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},
       {MPI_PROD, "MPI_PROD"},       {MPI_LAND, "MPI_LAND"},     {MPI_BAND, "MPI_BAND"},
@@ -126,6 +128,15 @@ Tracer::Tracer(const LowerLayers& below, const Settings& settings)
   pause(settings.trace_paused);
   add_communicator(MPI_COMM_WORLD, null_communicator_, false);
   add_communicator(MPI_COMM_SELF, null_communicator_, false);
+}
+
+// If one rank finds a file, no rank writes: nobody could read two runs in one folder. A rank that cannot
+// write for another reason lacks in the trace, and takes part in what all ranks do for it.
+void Tracer::keep_out_of_an_earlier_trace() {
+  const int has_found_a_file = writer_.has_found_a_file() ? 1 : 0;
+  int has_one = 0;
+  host_.Allreduce(&has_found_a_file, &has_one, 1, MPI_INT, MPI_MAX, private_communicator_);
+  if (has_one != 0) writer_.discard();
 }
 
 clock::Model Tracer::synchronise_clock() const {

@@ -81,7 +81,7 @@ struct TracedRequest {
 
 class Tracer {
  public:
-  // Opens the trace at the end of MPI_Init. All ranks of MPI_COMM_WORLD must call this. Throws UsageError.
+  // Opens the trace at the end of MPI_Init. All ranks of MPI_COMM_WORLD must call this.
   Tracer(const LowerLayers& below, const Settings& settings);
   // Completes the trace before MPI_Finalize. All ranks must call this.
   void finish();
@@ -220,6 +220,7 @@ class Tracer {
   [[nodiscard]] bool is_bitwise_and(MPI_Op operation) const { return operation == bitwise_and_; }
 
  private:
+  void keep_out_of_an_earlier_trace();
   [[nodiscard]] clock::Model synchronise_clock() const;
   [[nodiscard]] Communicator* find_communicator(MPI_Comm handle);
   [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
