@@ -94,6 +94,20 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
         for begun in ("", ", begun"):
             for _, text in errors_of(ranks, f"unequal {name}{begun}", everyone):
                 assert text.startswith("DistBackendError: offbeat: mismatched "), text
+    for what in ("shapes", "dimensions", "types", "operations"):
+        texts = {text for _, text in errors_of(ranks, f"sparse {what}", everyone)}
+        assert len(texts) == 1, jobs.text_of(ranks)
+        assert "mismatched all_reduce: rank 0 has a sparse tensor of " in texts.pop()
+    for _, text in errors_of(ranks, "after sparse", everyone):
+        assert text == "no error"
+    for _, text in errors_of(ranks, "new timeout", everyone):
+        assert "has waited 1 s for rank 2" in text
+    for used in ("not used", "used"):
+        for seconds, text in errors_of(ranks, f"left, {used}", [0, 2]):
+            assert text == "DistBackendError: offbeat: rank 1 has left the group"
+            assert seconds < min(2 * jobs.load(), 30), jobs.text_of(ranks)
+        ((_, text),) = errors_of(ranks, f"destroyed, {used}", [1])
+        assert text == "DistBackendError: offbeat: this process group has been destroyed"
     for _, text in errors_of(ranks, "given up", everyone):
         assert "rank 1 has given up: abort() of the process group" in text
 

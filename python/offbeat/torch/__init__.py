@@ -22,7 +22,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from offbeat.torch import _mpirun
+from offbeat.torch import _mpirun, _timeouts
 from offbeat.torch._hook import allreduce_hook
 
 __all__ = ["allreduce_hook", "register"]
@@ -96,6 +96,7 @@ def register() -> None:
     if not dist.is_available() or BACKEND in dist.Backend.backend_list:
         return
     dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
+    _timeouts.reach(BACKEND)
     _mpirun.set_torch_variables(os.environ)
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,47 @@ def twice() -> None:
         report("twice", lambda: make_and_meet(options))
 
 
+def left() -> None:
+    """Rank 1 destroys a group, which it keeps, and the others call without it."""
+    for used in ("not used", "used"):
+        group = new_group()
+        if used == "used":
+            dist.barrier(group=group)
+        if rank == 1:
+            dist.destroy_process_group(group)
+            backend = group._get_backend(torch.device("cpu"))
+            report(f"destroyed, {used}", lambda: backend.barrier(dist.BarrierOptions()).wait())  # noqa: B023
+        else:
+            report(f"left, {used}", lambda: dist.barrier(group=group))  # noqa: B023
+        dist.barrier()
+
+
+def unequal_sparse() -> None:
+    """Sparse tensors may have other elements on each rank, but not another shape, type or operation."""
+    group = new_group()
+    one, other = (4, 3), (3, 4)
+    for what, shape, dtype, op in (
+        ("shapes", one if rank == 0 else other, torch.float32, dist.ReduceOp.SUM),
+        ("dimensions", one if rank == 0 else (*one, 2), torch.float32, dist.ReduceOp.SUM),
+        ("types", one, torch.float32 if rank == 0 else torch.float64, dist.ReduceOp.SUM),
+        ("operations", one, torch.float32, dist.ReduceOp.SUM if rank == 0 else dist.ReduceOp.AVG),
+    ):
+        places = torch.zeros(len(shape), 1, dtype=torch.int64)
+        mine = torch.sparse_coo_tensor(places, torch.ones(1, dtype=dtype), shape)
+        report(f"sparse {what}", lambda: dist.all_reduce(mine, group=group, op=op))  # noqa: B023
+    report("after sparse", lambda: dist.barrier(group=group))
+
+
+def set_timeout() -> None:
+    group = new_group()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=1), group)
+    if rank == size - 1:
+        time.sleep(2)
+    report("new timeout", lambda: dist.barrier(group=group))
+
+
 def ended() -> None:
     """Rank 1 ends, and the others call without it."""
     dist.all_reduce(torch.ones(10))
@@ -181,6 +223,9 @@ def errors() -> None:
 if case == "errors":
     errors()
     unequal()
+    unequal_sparse()
+    set_timeout()
+    left()
     twice()
     ended()
 elif case == "errors-on-nodes":  # where calls that differ from node to node are not compared

@@ -36,8 +36,7 @@ class Backend final : public c10d::Backend {
     return ranks_->have_failed.load(std::memory_order_relaxed) ? c10d::ErrorType::COMM_ERROR
                                                                : c10d::ErrorType::SUCCESS;
   }
-  // Waits for the Works under way, as gloo does.
-  void shutdown() override { ranks_->wait_for_calls(); }
+  void shutdown() override { ranks_->shut_down(); }
   void abort() override { ranks_->give_up("abort() of the process group"); }
 
   AnyWork broadcast(Tensors& tensors, const c10d::BroadcastOptions& o) override;

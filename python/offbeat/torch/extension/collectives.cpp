@@ -75,6 +75,42 @@ std::vector<size_t> bytes_of_splits(const Tensor& tensor, const Sizes& splits, i
   return bytes;
 }
 
+// What all ranks must agree on to add up their sparse tensors, and how many elements this rank has.
+struct SparseFacts {
+  static constexpr int64_t most_dims = 64;  // which torch has as its bound
+  static constexpr int64_t count = 5 + most_dims;
+
+  static Tensor of(const Tensor& tensor, const ReduceOp& op) {
+    TORCH_CHECK(tensor.dim() <= most_dims, "offbeat: a sparse tensor has more than ", most_dims,
+                " dimensions");
+    const Tensor facts = at::zeros({count}, at::kLong);
+    auto* const each = facts.data_ptr<int64_t>();
+    each[0] = tensor._nnz();
+    each[1] = static_cast<int64_t>(tensor.scalar_type());
+    each[2] = static_cast<int64_t>(static_cast<ReduceOp::RedOpType>(op));
+    each[3] = tensor.sparse_dim();
+    each[4] = tensor.dim();
+    std::copy(tensor.sizes().begin(), tensor.sizes().end(), each + 5);
+    return facts;
+  }
+  static std::string text(const int64_t* facts) {
+    const bool is_average = facts[2] == ReduceOp::AVG;
+    return c10::str("a sparse tensor of ", static_cast<at::ScalarType>(facts[1]),
+                    " with the shape ", at::IntArrayRef(facts + 5, static_cast<size_t>(facts[4])), ", ",
+                    facts[3], " sparse dimensions, ", is_average ? "AVG" : "SUM");
+  }
+  // All ranks see the facts of all, so they throw the same error.
+  static void require_equal(const Tensor& of_all) {
+    const auto* const first = of_all.data_ptr<int64_t>();
+    for (int64_t rank = 1; rank < of_all.size(0); ++rank) {
+      const auto* const other = first + rank * count;
+      if (!std::equal(first + 1, first + count, other + 1))
+        fail(c10::str("mismatched all_reduce: rank 0 has ", text(first), "; rank ", rank, " has ",
+                      text(other)));
+    }
+  }
+};
+
 }  // namespace
 
 void Backend::set_operation(Work& work, Call& call, const Tensor& output, const ReduceOp& op) const {
@@ -96,7 +132,7 @@ AnyWork Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& o) {
 }
 
 // Every rank gets the elements of all ranks and adds them up in the order of the ranks. The ranks do not know
-// how many elements the others have, so the calls run one after the other in this thread.
+// what the others have, so the calls run one after the other in this thread.
 AnyWork Backend::allreduce_sparse(Tensor& tensor, const c10d::AllreduceOptions& o) {
   TORCH_CHECK(o.reduceOp == ReduceOp::SUM || o.reduceOp == ReduceOp::AVG,
               "offbeat: sparse tensors have only SUM and AVG; make others dense with to_dense()");
@@ -107,14 +143,15 @@ AnyWork Backend::allreduce_sparse(Tensor& tensor, const c10d::AllreduceOptions& 
     work->run(seconds(o.timeout.count() > 0 ? o.timeout : options_->timeout));
     if (work->exception()) std::rethrow_exception(work->exception());
   };
-  const Tensor count = at::full({1}, indices.size(1), at::kLong);
-  const Tensor counts = at::empty({size_}, at::kLong);
-  const WorkPointer first = make_work(OpType::ALLREDUCE, "offbeat:all_reduce", {count}, {counts});
-  add_allgather(*first, counts, count);
+  const Tensor facts = SparseFacts::of(mine, o.reduceOp);
+  const Tensor all_facts = at::empty({size_, SparseFacts::count}, at::kLong);
+  const WorkPointer first = make_work(OpType::ALLREDUCE, "offbeat:all_reduce", {facts}, {all_facts});
+  add_allgather(*first, all_facts, facts);
   carry_out(first);
+  SparseFacts::require_equal(all_facts);
   Tensors all_indices, all_values;
   for (int rank = 0; rank < size_; ++rank) {
-    const auto elements = counts[rank].item<int64_t>();
+    const auto elements = all_facts[rank][0].item<int64_t>();
     Sizes shape = values.sizes().vec();
     shape[0] = elements;
     all_indices.push_back(at::empty({indices.size(0), elements}, indices.options()));

@@ -126,22 +126,35 @@ class Ranks {
 
   Ranks(c10d::Store& store, int rank, int size) {
     Meeting meeting(store, rank, size);
-    if (library.group_make(rank, size, Meeting::exchange, &meeting, &group_) == OFFBEAT_OK) return;
+    offbeat_group* made = nullptr;
+    if (library.group_make(rank, size, Meeting::exchange, &meeting, &made) == OFFBEAT_OK) {
+      group_.store(made);
+      return;
+    }
     const std::string text = library.error_text();
     fail(meeting.why_not().empty() ? text : "the ranks do not meet in the store: " + meeting.why_not());
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
-  ~Ranks() { Freed::add(group_); }
+  ~Ranks() { free_group(); }
 
-  [[nodiscard]] offbeat_group* group() const { return group_; }
+  // Null after shut_down().
+  [[nodiscard]] offbeat_group* group() const { return group_.load(); }
+
+  // Counts a Work that begins. Throws after shut_down().
+  void enter() {
+    under_way.fetch_add(1);
+    if (!is_shut_down_.load()) return;
+    under_way.fetch_sub(1);
+    fail("this process group has been destroyed");
+  }
 
   // Waits until is_over() returns true. Meanwhile calls advance, and Works complete in this thread.
   template <class Condition>
   void wait_until(Condition&& is_over) const {
     using State = std::remove_reference_t<Condition>;
     const auto call = [](void* state) { return (*static_cast<State*>(state))() ? 1 : 0; };
-    library.wait_until(group_, call, const_cast<void*>(static_cast<const void*>(&is_over)));
+    library.wait_until(group(), call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
   // A Busy lives on a thread's stack while the thread begins a Work, or ends a call or a Work of these ranks,
   // which `under_way` counts. A function of the program that is called meanwhile may wait for the other
@@ -179,7 +192,17 @@ class Ranks {
     if (!others_are_under_way()) return;
     without_gil([&] { wait_until([this] { return !others_are_under_way(); }); });
   }
-  void give_up(const char* why) const { library.group_give_up(group_, why); }
+  // Waits for the Works under way, as gloo does. The other ranks then find out at once that this one has left
+  // the group, even if the program keeps the process group. A Work that this thread is in the middle of keeps
+  // the group.
+  void shut_down() {
+    is_shut_down_.store(true);
+    wait_for_calls();
+    if (under_way.load() == 0) free_group();
+  }
+  void give_up(const char* why) const {
+    if (group() != nullptr) library.group_give_up(group(), why);
+  }
   // Ends the Works under way with an error.
   void leave() const {
     const Suspension mine(*this);
@@ -209,12 +232,16 @@ class Ranks {
     const Ranks& ranks_;
     const int count_;
   };
+  void free_group() {
+    if (offbeat_group* const group = group_.exchange(nullptr)) Freed::add(group);
+  }
   [[nodiscard]] bool others_are_under_way() const { return under_way.load() > suspended_.load(); }
 
   static inline std::mutex mutex_;
   static inline std::vector<std::weak_ptr<Ranks>> all_;
 
-  offbeat_group* group_ = nullptr;
+  std::atomic<offbeat_group*> group_{nullptr};
+  std::atomic<bool> is_shut_down_{false};
   mutable std::atomic<int> suspended_{0};  // of those that `under_way` counts
 };
 

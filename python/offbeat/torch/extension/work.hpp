@@ -80,6 +80,8 @@ class Work final : public c10d::Work {
 
   // Carries out the calls. A failure is in exception().
   void run(double timeout_s) {
+    const RanksPointer ranks = enter();
+    const Ranks::Busy busy(*ranks);
     for (Call& each : calls_) {
       prepare(each, timeout_s);
       each.call.as_begun = 1;
@@ -89,6 +91,7 @@ class Work final : public c10d::Work {
       }
     }
     complete();
+    ranks->under_way.fetch_sub(1, std::memory_order_release);
   }
   // Begins the calls. The Work completes in any thread.
   void begin(double timeout_s) {
@@ -166,10 +169,14 @@ class Work final : public c10d::Work {
       failure_ = std::make_exception_ptr(
           c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text) + end));
   }
-  [[nodiscard]] RanksPointer prepare_to_begin(int calls) {
-    ranks_->under_way.fetch_add(1, std::memory_order_relaxed);
-    left_.store(calls + 1, std::memory_order_relaxed);
+  // The ranks outlive this Work, which a callback may drop.
+  [[nodiscard]] RanksPointer enter() const {
+    ranks_->enter();
     return ranks_;
+  }
+  [[nodiscard]] RanksPointer prepare_to_begin(int calls) {
+    left_.store(calls + 1, std::memory_order_relaxed);
+    return enter();
   }
   // A call under way keeps the Work, and so its tensors.
   [[nodiscard]] void* reference() {
