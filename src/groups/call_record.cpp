@@ -26,20 +26,38 @@ struct Head {
   }
 };
 
-// Reads the record of a call. Returns nothing if the rank has not begun it, or has overwritten the record.
-std::optional<CallRecord> read_record(const Board& board, int rank, std::uint64_t number) {
+// The words of a record belong to its head: a writer takes the head away before it changes any of them. So
+// what a reader has read is of one call if the head is `head` before and afterwards.
+bool has_head(const Board::Record& record, std::uint64_t head) {
+  return record.head.load(std::memory_order_acquire) == head;
+}
+bool still_has_head(const Board::Record& record, std::uint64_t head) {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return record.head.load(std::memory_order_relaxed) == head;
+}
+
+// A record as another rank reads it.
+struct StoredRecord {
+  CallRecord call;
+  std::uint64_t given;  // the bytes for the rank that reads, in an alltoallv
+};
+
+// Reads the record of a call. Returns nothing if the rank has not begun it, is writing a record in this
+// place, or has overwritten the record.
+std::optional<StoredRecord> read_record(const Board& board, int rank, std::uint64_t number) {
   const Board::Record& from = board.record(rank, number);
   const Head head(from.head.load(std::memory_order_acquire));
   if (head.word == 0 || head.since(number) != 0) return {};
-  CallRecord found{.number = number,
-                   .collective = static_cast<Collective>(head.word >> 24 & 0xff),
-                   .type = static_cast<ElementType>(head.word >> 16 & 0xff),
-                   .op = static_cast<ReduceOp>(head.word >> 8 & 0xff),
-                   .root = static_cast<int>(from.root.load(std::memory_order_relaxed)),
-                   .count = from.count.load(std::memory_order_relaxed),
-                   .lists = from.lists.load(std::memory_order_relaxed)};
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (from.head.load(std::memory_order_relaxed) != head.word) return {};
+  const StoredRecord found{
+      .call = {.number = number,
+               .collective = static_cast<Collective>(head.word >> 24 & 0xff),
+               .type = static_cast<ElementType>(head.word >> 16 & 0xff),
+               .op = static_cast<ReduceOp>(head.word >> 8 & 0xff),
+               .root = static_cast<int>(from.root.load(std::memory_order_relaxed)),
+               .count = from.count.load(std::memory_order_relaxed),
+               .lists = from.lists.load(std::memory_order_relaxed)},
+      .given = board.alltoallv_length(number, rank, board.rank).load(std::memory_order_relaxed)};
+  if (!still_has_head(from, head.word)) return {};
   return found;
 }
 
@@ -98,18 +116,18 @@ CallRecord record_of(const CallArguments& arguments, const Call& call, int ranks
 }
 
 void write_record(Board& board, const Locality& where, const CallRecord& mine, const Call& call) {
-  if (mine.collective == Collective::alltoallv) {
-    for (int taker = 0; taker < board.size; ++taker) {
-      board.alltoallv_length(mine.number, board.rank, taker)
-          .store(given_to(call, where, taker), std::memory_order_relaxed);
-    }
-  }
   Board::Record& to = board.record(board.rank, mine.number);
   to.head.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   to.root.store(mine.root_word(), std::memory_order_relaxed);
   to.count.store(mine.count, std::memory_order_relaxed);
   to.lists.store(mine.lists, std::memory_order_relaxed);
+  if (mine.collective == Collective::alltoallv) {
+    for (int taker = 0; taker < board.size; ++taker) {
+      board.alltoallv_length(mine.number, board.rank, taker)
+          .store(given_to(call, where, taker), std::memory_order_relaxed);
+    }
+  }
   to.head.store(Head(mine).word, std::memory_order_release);
 }
 
@@ -126,17 +144,17 @@ bool all_fit(const Board& board, const Locality& where, const CallRecord& mine, 
   for (int rank = 0; rank < board.size; ++rank) {
     if (rank == board.rank) continue;
     const Board::Record& theirs = board.record(rank, mine.number);
-    const std::uint64_t their_head = theirs.head.load(std::memory_order_acquire);
+    const bool fits =
+        has_head(theirs, head) && theirs.root.load(std::memory_order_relaxed) == mine.root_word() &&
+        theirs.count.load(std::memory_order_relaxed) == mine.count &&
+        theirs.lists.load(std::memory_order_relaxed) == mine.lists &&
+        (mine.collective != Collective::alltoallv ||
+         board.alltoallv_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) ==
+             taken_from(call, where, rank)) &&
+        still_has_head(theirs, head);
     // If the record is not there yet, or no longer there, earlier ones count: after an empty call this rank
     // may be ahead, and have met the others in their call before.
-    if (their_head != head || theirs.root.load(std::memory_order_relaxed) != mine.root_word() ||
-        theirs.count.load(std::memory_order_relaxed) != mine.count ||
-        theirs.lists.load(std::memory_order_relaxed) != mine.lists)
-      return !find_mismatch(board, where, mine, call);
-    if (mine.collective == Collective::alltoallv &&
-        board.alltoallv_length(mine.number, rank, board.rank).load(std::memory_order_relaxed) !=
-            taken_from(call, where, rank))
-      return false;
+    if (!fits) return !find_mismatch(board, where, mine, call);
   }
   return true;
 }
@@ -151,17 +169,16 @@ std::optional<CallMismatch> find_mismatch(const Board& board, const Locality& wh
     const std::uint64_t earlier = std::min<std::uint64_t>(mine.number - 1, BoardShape::records_of_rank - 1);
     for (std::uint64_t number = mine.number - earlier; number <= mine.number; ++number) {
       const auto theirs = read_record(board, rank, number);
-      const auto own = number == mine.number ? mine : read_record(board, board.rank, number);
+      const auto own = number == mine.number ? StoredRecord{mine, 0} : read_record(board, board.rank, number);
       if (!theirs || !own) continue;
-      if (!theirs->fits(*own)) {
-        const CallSignature mine_then = signature_of(*own);
-        const CallSignature theirs_then = signature_of(*theirs);
+      if (!theirs->call.fits(own->call)) {
+        const CallSignature mine_then = signature_of(own->call);
+        const CallSignature theirs_then = signature_of(theirs->call);
         return CallMismatch{other, me < other ? mismatch_text(mine_then, me, theirs_then, other)
                                               : mismatch_text(theirs_then, other, mine_then, me)};
       }
       if (number != mine.number || mine.collective != Collective::alltoallv) continue;
-      const std::uint64_t given =
-          board.alltoallv_length(number, rank, board.rank).load(std::memory_order_relaxed);
+      const std::uint64_t given = theirs->given;
       const std::uint64_t taken = taken_from(call, where, rank);
       if (given != taken)
         return CallMismatch{other, "mismatched alltoallv: rank " + std::to_string(other) + " has " +

@@ -6,6 +6,10 @@
 // of the others on its node afterwards, and now and then while it waits. The four last records of a rank
 // stay. That is enough: a rank can be at most two calls ahead of another one, unless its calls are empty. A
 // board with records has no short slots, which would let a rank go further ahead.
+//
+// A rank whose calls are empty may overwrite a record while another rank reads it. So a writer takes the head
+// of the record away first, and gives it a new one last. A reader that does not find the same head before and
+// afterwards has read nothing: the call that it wanted to compare is not there yet, or no longer.
 #pragma once
 
 #include <cstdint>

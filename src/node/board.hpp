@@ -145,7 +145,8 @@ class Board {
   }
 
   // A record describes one call of one rank, so that ranks can compare their calls
-  // (groups/call_record.hpp). Only boards that compare calls have records.
+  // (groups/call_record.hpp). Only boards that compare calls have records. The head changes before and after
+  // the other words.
   struct Record {
     Word head;  // the number of the call on this stage, and what kind of call it is
     Word root;
@@ -157,7 +158,7 @@ class Board {
         reinterpret_cast<Record*>(stage_ + shape_.records_in_stage() + shape_.bytes_of_lines(2 * owner));
     return records[number % BoardShape::records_of_rank];
   }
-  // The bytes that `giver` has for `taker` in an alltoallv.
+  // The bytes that `giver` has for `taker` in an alltoallv. They are a part of the giver's record.
   [[nodiscard]] Word& alltoallv_length(std::uint64_t number, int giver, int taker) const {
     auto* lengths = reinterpret_cast<Word*>(stage_ + shape_.alltoallv_lengths_in_stage());
     const auto ranks = static_cast<std::size_t>(size);
