@@ -137,7 +137,7 @@ class SharedHandleTable {
       const std::uint64_t version = version_.load(std::memory_order_acquire);
       const Table* const table = table_.load(std::memory_order_acquire);
       if (table == nullptr) return nullptr;
-      Value* const found = table->slots[table->find_slot(handle)].value.load(std::memory_order_acquire);
+      Value* const found = table->slots[table->find_slot(handle)].value.load(std::memory_order_relaxed);
       std::atomic_thread_fence(std::memory_order_acquire);
       if (version % 2 == 0 && version_.load(std::memory_order_relaxed) == version) [[likely]]
         return found;

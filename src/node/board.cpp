@@ -94,7 +94,7 @@ bool Board::is_between_uses(int stage) const {
   const auto of = [&](int owner) -> const UseCounts& {
     return uses_of_stage(stage_at(stage), shape_, owner);
   };
-  const std::uint64_t number = of(0).ended.load(std::memory_order_acquire);
+  const std::uint64_t number = of(0).ended.load(std::memory_order_relaxed);  // the loop reads it again
   for (int owner = 0; owner < size; ++owner) {
     if (of(owner).begun.load(std::memory_order_seq_cst) != number ||
         of(owner).ended.load(std::memory_order_acquire) != number) {
