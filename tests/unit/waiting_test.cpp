@@ -459,8 +459,9 @@ void stay_on_one_core() {
   ASSERT_EQ(sched_setaffinity(0, sizeof one.set, &one.set), 0);
 }
 
-// How often a thread sleeps that waits for half a second on a core where another one computes.
-long naps_beside_a_computer(bool gives_way) {
+// How often a thread sleeps that waits on a core where another one computes. It waits until it has slept more
+// than `enough` times, or has paused `most_pauses` times.
+long naps_beside_a_computer(bool gives_way, long enough, int most_pauses) {
   Bell bell;
   const Patience patience{.yields_to_threads = gives_way, .bell = &bell};
   std::atomic<bool> is_over{false};
@@ -472,21 +473,22 @@ long naps_beside_a_computer(bool gives_way) {
   std::jthread waiter([&] {
     stay_on_one_core();
     Patience::Wait wait(patience);
-    while (!is_over.load(std::memory_order_relaxed)) wait.pause();
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    naps = usage.ru_nvcsw;
+    for (int pauses = 1; naps <= enough && pauses <= most_pauses; ++pauses) {
+      wait.pause();
+      if (pauses % 16 != 0) continue;
+      rusage usage{};
+      getrusage(RUSAGE_THREAD, &usage);
+      naps = usage.ru_nvcsw;
+    }
+    is_over = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  is_over = true;
-  bell.ring();
   waiter.join();
   return naps;
 }
 
 TEST(Waiting, SleepsWhereAnotherThreadComputes) {
-  EXPECT_GT(naps_beside_a_computer(true), 20);
-  EXPECT_LT(naps_beside_a_computer(false), 10);
+  EXPECT_GT(naps_beside_a_computer(true, 20, 100'000), 20);
+  EXPECT_LT(naps_beside_a_computer(false, 20, 8000), 10);
 }
 
 }  // namespace
