@@ -155,8 +155,8 @@ Parser collective_list_parser(Collectives Settings::*field) {
 }
 
 constexpr auto mebibytes = [](long count) { return count << 20; };
-// Half of `kib` KiB, in whole pages of 4 KiB.
-constexpr auto half_in_whole_pages = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
+// Half of `kib` KiB, in chunks of 4 KiB (BoardShape::smallest_chunk).
+constexpr auto half_in_whole_chunks = [](long kib) { return kib == 0 ? 0 : std::max(1L, kib / 8) * 4096; };
 
 // Settings of the kind `equal` decide what is sent and which calls are served. If they differed between
 // ranks, the ranks would hang.
@@ -225,7 +225,7 @@ std::vector<Setting> all_settings() {
        "collectives there; unset: the program's own threads advance them"},
       {"OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
        "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
-      {"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_pages), "2048",
+      {"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_chunks), "2048",
        AcrossRanks::equal,
        "KiB of shared memory of each rank in each communicator on one node, for all but short messages; 0: "
        "no shared memory"},

@@ -24,8 +24,9 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
 
 // The budget makes other boards give their pages back, but never this one, because it is in use.
 void NodeBoard::Stage::keep(std::size_t used) noexcept {
-  const std::size_t before = kept_bytes_.exchange(used, std::memory_order_relaxed);
-  owner_.budget_.add(owner_, 2 * (used - before));
+  const std::size_t whole = board.shape().in_whole_pages(used);
+  const std::size_t before = kept_bytes_.exchange(whole, std::memory_order_relaxed);
+  owner_.budget_.add(owner_, 2 * (whole - before));
 }
 
 // A driver copies from and to the pages that it found here. So nobody may give them back.
@@ -40,11 +41,13 @@ void NodeBoard::Stage::register_windows(const StandInCopies& vectors) noexcept {
     keep(board.shape().window_bytes);
 }
 
-bool NodeBoard::give_pages_back() noexcept {
-  return board().give_pages_back([this](std::byte* pages, std::size_t bytes) {
-    SharedMemory::give_back(pages, bytes);
-    for (int k = 0; k < stages(); ++k) stage(k).kept_bytes_.store(0, std::memory_order_relaxed);
-    kept_bytes = 0;
+// A system that refuses once, because this process has locked its memory, would do so again. So no rank asks
+// for the pages of this board any more.
+void NodeBoard::give_pages_back() noexcept {
+  board().give_pages_back([this](int index, std::byte* pages, std::size_t bytes) {
+    if (!SharedMemory::give_back(pages, bytes)) return board().keep_pages();
+    const std::size_t given = 2 * stage(index).kept_bytes_.exchange(0, std::memory_order_relaxed);
+    kept_bytes -= std::min(kept_bytes, given);
   });
 }
 

@@ -162,8 +162,8 @@ class NodeBoard {
 
   // The budget uses the following members.
   [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
-  // Returns false if the pages are in use.
-  [[nodiscard]] bool give_pages_back() noexcept;
+  // Gives back what the system takes and no rank uses, and counts it in `kept_bytes`.
+  void give_pages_back() noexcept;
   std::size_t kept_bytes = 0;           // in this rank's windows
   std::size_t kept_for_good_bytes = 0;  // elsewhere
 

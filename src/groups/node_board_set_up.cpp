@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/page_bytes.hpp"
 #include "groups/node_board.hpp"
 #include "groups/set_up.hpp"
 #include "node/cores.hpp"
@@ -152,7 +153,8 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
                    .window_bytes = size.window_bytes,
                    .stages = size.stages,
                    .compares_calls = size.compares_calls,
-                   .ring_bytes = size.ring_bytes};
+                   .ring_bytes = size.ring_bytes,
+                   .page_bytes = page_bytes()};
   Refusals refusals;
   std::optional<HandOut> memory_of_node;
   std::vector<CoreSet> cores;
@@ -210,8 +212,7 @@ NodeBoard::NodeBoard(SharedMemory memory, const BoardShape& shape, const BoardSi
   peers_.reserve(locality.ranks_of_own_node().size());
   // Only windows of at least a huge page get huge pages. Smaller windows would share one with windows of
   // other ranks, near the core that touched it first.
-  constexpr std::size_t huge_page = std::size_t{2} << 20;
-  if (shape.window_bytes >= huge_page) memory_.prefer_huge_pages();
+  if (shape.window_bytes >= huge_page_bytes()) memory_.prefer_huge_pages();
   // meet_others() of the other ranks reads this. They write nothing here before they have read it.
   static_assert(sizeof mine_ <= BoardShape::inline_bytes);
   std::memcpy(board().inline_slot(0, locality_.member).data, &mine_, sizeof mine_);

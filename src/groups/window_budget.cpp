@@ -33,10 +33,10 @@ void WindowBudget::make_room(const NodeBoard& keep) {
   std::ranges::sort(boards_, {}, &Listed::last_use);
   std::erase_if(boards_, [&](const Listed& each) {
     if (bytes_ <= most_bytes_ || each.board == &keep) return false;
-    const std::size_t kept = each.board->kept_bytes;
-    if (!each.board->give_pages_back()) return false;
-    bytes_ -= kept;
-    return true;
+    const std::size_t kept_before = each.board->kept_bytes;
+    each.board->give_pages_back();
+    bytes_ -= kept_before - each.board->kept_bytes;
+    return each.board->kept_bytes == 0;
   });
 }
 

@@ -10,8 +10,6 @@
 namespace offbeat {
 namespace {
 
-constexpr std::size_t page = 4096;
-
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
@@ -33,25 +31,25 @@ std::size_t BoardShape::round_words_bytes() const {
 }
 std::size_t BoardShape::stages_offset() const {
   const std::size_t reasons = compares_calls ? static_cast<std::size_t>(ranks) : 0;
-  return round_up(failure_texts_offset() + reasons * failure_text_bytes, page);
+  return in_whole_pages(failure_texts_offset() + reasons * failure_text_bytes);
 }
 std::size_t BoardShape::steps_in_stage() const {
-  if (!compares_calls) return round_up(records_in_stage(), page);
+  if (!compares_calls) return in_whole_pages(records_in_stage());
   const auto pairs = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
-  return round_up(alltoallv_lengths_in_stage() + records_of_rank * pairs * sizeof(Board::Word), page);
+  return in_whole_pages(alltoallv_lengths_in_stage() + records_of_rank * pairs * sizeof(Board::Word));
 }
 std::size_t BoardShape::relay_words_in_stage() const {
-  return steps_in_stage() + round_up(2 * most_chunks() * step_bytes(), page);
+  return steps_in_stage() + in_whole_pages(2 * most_chunks() * step_bytes());
 }
 std::size_t BoardShape::windows_in_stage() const {
-  return relay_words_in_stage() + round_up(2 * static_cast<std::size_t>(ranks) * most_chunks() * line, page);
+  return relay_words_in_stage() + in_whole_pages(2 * static_cast<std::size_t>(ranks) * most_chunks() * line);
 }
 std::size_t BoardShape::channels_offset() const {
   return stages_offset() + static_cast<std::size_t>(stages) * stage_bytes();
 }
 std::size_t BoardShape::rings_offset() const {
   const auto pairs = ring_bytes == 0 ? 0 : static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
-  return channels_offset() + round_up(pairs * channel_words_bytes, page);
+  return channels_offset() + in_whole_pages(pairs * channel_words_bytes);
 }
 std::size_t BoardShape::total_bytes() const {
   return rings_offset() + static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * ring_bytes;

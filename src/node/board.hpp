@@ -325,12 +325,12 @@ class Board {
     Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  // Forbids it for good. A rank calls this while it uses a window.
+  // Forbids it for good. A rank calls this while it uses a window, or in `give_back`.
   void keep_pages() noexcept { pages_kept().store(1, std::memory_order_relaxed); }
   // Allows pages to be given back from now on. One rank calls this before any rank uses a window.
   void open_gate() { gate().store(gate_open, std::memory_order_release); }
-  // Calls give_back(pages, bytes) for each stage while no rank uses the pages. Returns false if a collective
-  // is under way, a rank is behind, or the gate was never opened.
+  // Calls give_back(stage, pages, bytes) for each stage while no rank uses the pages. Returns false if a
+  // collective is under way, a rank is behind, or the gate was never opened.
   template <class GiveBack>
   bool give_pages_back(GiveBack&& give_back) {
     std::uint64_t is_open = gate_open;
@@ -340,7 +340,8 @@ class Board {
     for (int stage = 0; stage < shape_.stages; ++stage) is_idle = is_idle && is_between_uses(stage);
     is_idle = is_idle && pages_kept().load(std::memory_order_relaxed) == 0;
     for (int stage = 0; is_idle && stage < shape_.stages; ++stage)
-      give_back(stage_at(stage) + shape_.steps_in_stage(), shape_.stage_bytes() - shape_.steps_in_stage());
+      give_back(stage, stage_at(stage) + shape_.steps_in_stage(),
+                shape_.stage_bytes() - shape_.steps_in_stage());
     open_gate();
     return is_idle;
   }

@@ -25,8 +25,14 @@
 //                                messages through rings
 //   rings          ranks^2       the bytes that are under way between them, likewise
 //
-// Vectors are aligned as their elements require: a window begins at a page boundary, and a chunk a whole
-// number of elements after that.
+// Vectors are aligned as their elements require: a window begins at a multiple of the smallest chunk, and a
+// chunk a whole number of elements after that.
+//
+// The kernel gives pages back as a whole. So what can be given back of a stage begins and ends with a page.
+// Page sizes may differ between nodes, so nothing but offsets may depend on them.
+//
+// A line has 64 bytes, whatever the machine has. If its lines are longer (128 bytes on some Arm cores, 256 on
+// A64FX), words of several ranks share one. That costs time, because a write takes the line from the others.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +41,12 @@ namespace offbeat {
 
 struct BoardShape {
   int ranks = 1;
-  std::size_t window_bytes = 0;  // for each half of each rank; a multiple of the page size
+  std::size_t window_bytes = 0;  // for each half of each rank; a multiple of smallest_chunk
   int stages = 1;
-  bool compares_calls = false;  // there are records and pair lengths
-  std::size_t ring_bytes = 0;   // a multiple of the page size; 0: there are no channels and rings
-  int most_short_slots = 32;    // for each rank; a power of two
+  bool compares_calls = false;    // there are records and pair lengths
+  std::size_t ring_bytes = 0;     // a multiple of a line; 0: there are no channels and rings
+  int most_short_slots = 32;      // for each rank; a power of two
+  std::size_t page_bytes = 4096;  // of the kernel; a power of two
 
   static constexpr std::size_t inline_bytes = 4096;
   static constexpr std::size_t smallest_chunk = 4096;
@@ -99,7 +106,12 @@ struct BoardShape {
   [[nodiscard]] std::size_t windows_bytes() const {
     return 2 * static_cast<std::size_t>(ranks) * window_bytes;
   }
-  [[nodiscard]] std::size_t stage_bytes() const { return windows_in_stage() + windows_bytes(); }
+  [[nodiscard]] std::size_t stage_bytes() const {
+    return in_whole_pages(windows_in_stage() + windows_bytes());
+  }
+  [[nodiscard]] std::size_t in_whole_pages(std::size_t bytes) const {
+    return (bytes + page_bytes - 1) & ~(page_bytes - 1);
+  }
 };
 
 }  // namespace offbeat

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fork_lock.hpp"
+#include "base/page_bytes.hpp"
 
 namespace offbeat {
 
@@ -21,10 +22,9 @@ struct PinnedBlock::Memory {
   Memory(const DeviceMemory& driver_of, std::size_t bytes)
       : bytes(bytes),
         driver_of(driver_of),
-        data(static_cast<std::byte*>(std::aligned_alloc(page, bytes))),
+        data(static_cast<std::byte*>(std::aligned_alloc(page_bytes(), bytes))),
         registration(driver_of, data ? data.get() : throw std::bad_alloc(), bytes) {}
 
-  static constexpr std::size_t page = 4096;
   const std::size_t bytes;
   const DeviceMemory driver_of;  // memory of the driver that knows this block
   const std::unique_ptr<std::byte, FreeHostMemory> data;
@@ -68,7 +68,7 @@ bool cache_block(PinnedBlock::Memory& memory) {
 
 PinnedBlock::PinnedBlock(const DeviceMemory& driver_of, std::size_t bytes) {
   constexpr std::size_t smallest = std::size_t{64} << 10;
-  bytes = std::bit_ceil(std::max(bytes, smallest));
+  bytes = std::bit_ceil(std::max({bytes, smallest, page_bytes()}));
   memory_ = take_cached_block(driver_of, bytes);
   if (memory_ == nullptr) memory_ = new Memory(driver_of, bytes);
 }

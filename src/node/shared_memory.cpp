@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/file_size_limit.hpp"
+#include "base/page_bytes.hpp"
 #include "node/peer_process.hpp"
 
 namespace offbeat {
@@ -154,8 +155,8 @@ SharedMemory SharedMemory::map(const Descriptor& file, std::size_t bytes, Refusa
 
 void SharedMemory::prefer_huge_pages() { static_cast<void>(madvise(data_, bytes_, MADV_HUGEPAGE)); }
 
-void SharedMemory::give_back(void* first, std::size_t bytes) {
-  static_cast<void>(madvise(first, bytes, MADV_REMOVE));
+bool SharedMemory::give_back(void* first, std::size_t bytes) {
+  return madvise(first, bytes, MADV_REMOVE) == 0;
 }
 
 SharedMemory::~SharedMemory() {
@@ -200,7 +201,7 @@ bool has_address_space_for(std::size_t bytes) {
   }
   if (pages == 0) return true;
   const std::size_t ours = mapped_bytes.load(std::memory_order_relaxed);
-  const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) - ours;
+  const std::size_t used = pages * page_bytes() - ours;
   constexpr std::size_t part = 4;
   return used < limit.rlim_cur && ours + bytes <= (limit.rlim_cur - used) / part;
 }

@@ -65,7 +65,9 @@ class SharedMemory {
   }
   ~SharedMemory();
   // Gives the pages in [first, first + bytes) of a mapping back to the system. They read as zeros afterwards.
-  static void give_back(void* first, std::size_t bytes);
+  // `first` is where a page begins, and `bytes` are whole pages: the system would take the rest of the last
+  // page, too. Returns false if the system refuses, maybe after it took some.
+  [[nodiscard]] static bool give_back(void* first, std::size_t bytes);
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }

@@ -83,6 +83,7 @@ void Writer::discard() {
   if (file_ < 0) return;
   is_full_ = true;
   window_.unmap();
+  next_slot_ = window_end_ = nullptr;
   header_ = &without_file_;
   mapped_header_.unmap();
   close(std::exchange(file_, -1));
@@ -128,12 +129,12 @@ bool Writer::grow() {
 }
 
 bool Writer::move_window() {
-  const std::uint64_t offset = offset_of(slots_);
-  if (const int error = window_.map(file_, offset, window_end_behind(offset) - offset); error != 0) {
+  const std::size_t offset_in_window = offset_of(slots_) % window_bytes_;
+  if (const int error = window_.map(file_, offset_of(slots_) - offset_in_window, window_bytes_); error != 0) {
     stop(std::strerror(error));
     return false;
   }
-  next_slot_ = window_.begin();
+  first_slot_ = next_slot_ = window_.begin() + offset_in_window;
   window_end_ = window_.end();
   window_begin_ = slots_;
   return true;

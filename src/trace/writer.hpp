@@ -19,7 +19,8 @@ namespace offbeat::trace {
 
 class Writer {
  public:
-  // Creates a file and the folder that it is in. If that fails, failure() says why.
+  // Creates a file and the folder that it is in. The file is mapped in windows of `window_bytes`: a multiple of
+  // the page size. If the file cannot be created, failure() says why.
   Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes);
   ~Writer();
   Writer(const Writer&) = delete;
@@ -56,7 +57,7 @@ class Writer {
   template <class Change>
   [[gnu::always_inline]] void update_record(std::uint64_t slot, Change&& apply) {
     if (slot >= window_begin_) [[likely]] {
-      apply(*reinterpret_cast<CallRecord*>(window_.begin() + (slot - window_begin_) * slot_bytes));
+      apply(*reinterpret_cast<CallRecord*>(first_slot_ + (slot - window_begin_) * slot_bytes));
       return;
     }
     CallRecord record;
@@ -79,8 +80,8 @@ class Writer {
   bool reserve(std::uint64_t slots);
   bool grow();
   bool move_window();
-  // Returns where the window that contains `offset` ends. Windows end at multiples of their size in the file,
-  // so a file system can use a large folio for them.
+  // Returns where the window that contains `offset` ends. Windows begin at multiples of their size in the
+  // file, because a mapping begins with a page, and so that a file system can use a large folio for them.
   [[nodiscard]] std::uint64_t window_end_behind(std::uint64_t offset) const {
     return (offset / window_bytes_ + 1) * window_bytes_;
   }
@@ -93,6 +94,7 @@ class Writer {
   Header* header_ = &without_file_;
   std::uint64_t slots_ = 0;
   FileMemory window_;
+  std::byte* first_slot_ = nullptr;  // of the window; the first window begins with the header
   std::uint64_t window_begin_ = 0;  // the number of its first slot
   const std::size_t window_bytes_;
   const std::uint64_t most_bytes_;

@@ -365,13 +365,51 @@ TEST(BoardOfManyThreads, GivesTheRightResults) {
   }
 }
 
+// The kernel gives back whole pages: a range that begins elsewhere is refused, and one that ends elsewhere
+// loses what comes next. On Arm and POWER, pages may have 64 KiB.
+TEST(Board, GivesBackWholePages) {
+  for (const std::size_t page : {std::size_t{4096}, std::size_t{16384}, std::size_t{65536}}) {
+    for (const int ranks : {1, 2, 3, 17}) {
+      for (const std::size_t window : {std::size_t{4096}, std::size_t{20480}, std::size_t{1} << 20}) {
+        for (const bool compares : {false, true}) {
+          const BoardShape shape{.ranks = ranks,
+                                 .window_bytes = window,
+                                 .stages = 4,
+                                 .compares_calls = compares,
+                                 .page_bytes = page};
+          const Mapping memory(shape.total_bytes());
+          Board board(memory.data(), shape, 0, {});
+          board.open_gate();
+          const auto* const begin = static_cast<const std::byte*>(memory.data());
+          int stages = 0;
+          EXPECT_TRUE(board.give_pages_back([&](int stage, std::byte* pages, std::size_t bytes) {
+            EXPECT_EQ(stage, stages++);
+            EXPECT_EQ((pages - begin) % static_cast<std::ptrdiff_t>(page), 0);
+            EXPECT_EQ(bytes % page, 0U);
+            Board mine(memory.data(), shape, 0, {}, stage);
+            EXPECT_LE(pages, reinterpret_cast<std::byte*>(&mine.step(0, 0).word(0)));
+            EXPECT_GE(pages + bytes, mine.windows() + shape.windows_bytes());
+            const auto* const next =
+                stage + 1 < shape.stages
+                    ? reinterpret_cast<std::byte*>(
+                          &Board(memory.data(), shape, 0, {}, stage + 1).inline_slot(0, 0))
+                    : begin + shape.total_bytes();
+            EXPECT_LE(pages + bytes, next);
+          }));
+          EXPECT_EQ(stages, shape.stages);
+        }
+      }
+    }
+  }
+}
+
 // A rooted collective lets ranks run ahead of others, whose turn is still to come.
 TEST(Board, PagesStayWhileARankIsBehind) {
   const BoardShape shape{2, 4096};
   const Mapping memory(shape.total_bytes());
   Board ahead(memory.data(), shape, 0, {});
   Board behind(memory.data(), shape, 1, {});
-  const auto are_given_back = [&] { return ahead.give_pages_back([](std::byte*, std::size_t) {}); };
+  const auto are_given_back = [&] { return ahead.give_pages_back([](int, std::byte*, std::size_t) {}); };
   EXPECT_FALSE(are_given_back()) << "nobody has opened the gate";
   ahead.open_gate();
   EXPECT_TRUE(are_given_back());
@@ -398,7 +436,7 @@ TEST(Board, PagesStayWhileRanksAreOnDifferentStages) {
     board.begin_use();
     board.end_use();
   };
-  const auto are_given_back = [&] { return first_of_0.give_pages_back([](std::byte*, std::size_t) {}); };
+  const auto are_given_back = [&] { return first_of_0.give_pages_back([](int, std::byte*, std::size_t) {}); };
   first_of_0.open_gate();
   use(first_of_0);
   use(second_of_1);
@@ -419,7 +457,7 @@ TEST(Board, CountsUsesOfSeveralThreads) {
   Board bystander(memory.data(), shape, 0, {});
   bystander.open_gate();
   const auto take = [&] {
-    return bystander.give_pages_back([&](std::byte*, std::size_t) {
+    return bystander.give_pages_back([&](int, std::byte*, std::size_t) {
       for (const auto& each : is_used) taken_in_use += each.load(std::memory_order_relaxed) ? 1 : 0;
     });
   };

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_bytes.hpp"
 #include "groups/callback_set_up.hpp"
 #include "node/node_identity.hpp"
 
@@ -77,7 +78,7 @@ TEST(NodeBoard, NamesARankThatDiesWhileTheGateIsClosed) {
   const pid_t child = fork();
   if (child == 0) {
     on_board(shared, 1, [](NodeBoard& board) {
-      board.board().give_pages_back([](std::byte*, std::size_t) { kill(getpid(), SIGKILL); });
+      board.board().give_pages_back([](int, std::byte*, std::size_t) { kill(getpid(), SIGKILL); });
     });
     _exit(1);
   }
@@ -104,6 +105,56 @@ TEST(NodeBoard, NamesARankThatDiesWhileTheGateIsClosed) {
   });
   alarm(0);
   waitpid(child, nullptr, 0);
+  munmap(memory, sizeof(Shared));
+}
+
+// The system keeps pages that are locked, as those of a program that calls mlockall() are. They stay counted.
+TEST(NodeBoard, CountsPagesThatTheSystemKeeps) {
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& shared = *new (memory) Shared;
+  const pid_t child = fork();
+  const int rank = child == 0 ? 1 : 0;
+  alarm(30);  // a hang is a failure
+  std::string wrong;
+  on_board(shared, rank, [&](NodeBoard& board) {
+    const auto expect = [&](bool holds, const char* what) {
+      if (!holds) wrong += std::string(what) + "; ";
+    };
+    const auto use = [&] {
+      board.stage(0).begin_use(100);
+      std::memset(board.board().window(0, rank), 1, 100);
+      board.stage(0).end_use();
+      shared.meet();
+    };
+    const auto* const window = board.board().windows();
+    use();
+    const std::size_t kept = 2 * page_bytes();
+    expect(board.kept_bytes == kept, "whole pages count");
+    if (rank == 1) {
+      board.give_pages_back();
+      expect(board.kept_bytes == 0, "pages that were given back do not count");
+      expect(*window == std::byte{0}, "they contain zeros");
+    }
+    shared.meet();
+    use();
+    if (rank == 1) {
+      expect(mlock(window, 1) == 0, "memory can be locked");
+      board.give_pages_back();
+      expect(board.kept_bytes == kept, "locked pages count");
+      expect(*window == std::byte{1}, "they keep their contents");
+    }
+    shared.meet();
+  });
+  if (child == 0) {
+    std::fputs(wrong.c_str(), stderr);
+    _exit(wrong.empty() ? 0 : 1);
+  }
+  EXPECT_EQ(wrong, "");
+  int status = 1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  alarm(0);
   munmap(memory, sizeof(Shared));
 }
 

@@ -16,6 +16,7 @@
 #include <iterator>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "base/handle_tables.hpp"
 #include "trace/communicator_filter.hpp"
@@ -68,6 +69,29 @@ class TraceFile : public testing::Test {
   std::string folder_;
   std::string path_;
 };
+
+// A mapping begins with a page, and pages have up to 64 KiB on Arm and POWER.
+TEST_F(TraceFile, IsMappedWhereLargePagesBegin) {
+  constexpr std::size_t large_page = 65536;
+  constexpr std::uint64_t records = 2 * large_page / slot_bytes;
+  Writer writer(path_, large_page, plenty);
+  int mappings = 0;
+  for (std::uint64_t i = 0; i < records; ++i) {
+    ASSERT_TRUE(append(writer, i));
+    if (i % 512 != 0) continue;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (!line.ends_with(path_)) continue;
+      std::istringstream fields(line);
+      std::string skipped;
+      std::uint64_t offset = 0;
+      fields >> skipped >> skipped >> std::hex >> offset;
+      EXPECT_EQ(offset % large_page, 0U) << line;
+      ++mappings;
+    }
+  }
+  EXPECT_GT(mappings, 4);
+}
 
 TEST_F(TraceFile, KeepsAllRecordsOverManyWindows) {
   const std::uint64_t records = 5 * per_window + 3;
