@@ -36,7 +36,7 @@ struct Settings {
   Adapt adapt;
   int verbose;
   bool report;
-  double stall_s;
+  long stall_s;
   bool check;
   WaitPolicy wait;
   GpuPolicy gpu;

@@ -2,22 +2,19 @@
 // A global time for ranks on several hosts: each rank has a model that converts its own clock to it.
 #pragma once
 
-#include <time.h>
-
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+
+#include "base/own_floating_point.hpp"
+#include "base/time.hpp"
 
 namespace offbeat::clock {
 
 using Nanoseconds = std::int64_t;
 
 // Returns this rank's own time. CLOCK_MONOTONIC is one clock for all processes of a host.
-inline Nanoseconds now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
+inline Nanoseconds now() { return monotonic_ns(); }
 
 // Where a rank has its model of the global time from: a clock that all ranks share, or a measurement.
 // docs/reference/trace-format.md lists these numbers.
@@ -59,6 +56,7 @@ struct Model {
 // milliseconds only, so both get the slope of the line through their offsets.
 inline void share_slope(Model& begin, Model& end) {
   if (begin.source == Source::none || end.source == Source::none || end.at <= begin.at) return;
+  const OwnFloatingPoint own;
   const auto offsets = static_cast<double>(end.offset - begin.offset);
   begin.slope = end.slope = offsets / static_cast<double>(end.at - begin.at);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
+#include "base/own_floating_point.hpp"
 
 namespace offbeat::clock {
 namespace {
@@ -37,10 +38,17 @@ Value receive_value(Messenger& messenger, int peer) {
   return value;
 }
 
+// Reads the clock in the middle of the computation, because what comes before and after it counts as a part
+// of the two ways of the ping, which should take equal times.
+Nanoseconds global_time(Messenger& messenger, const Model& model) {
+  const OwnFloatingPoint own;
+  return model.to_global(messenger.now());
+}
+
 void serve(Messenger& messenger, int client, const Model& model) {
   while (true) {
     const auto ping = receive_value<PingKind>(messenger, client);
-    send_value(messenger, client, model.to_global(messenger.now()));
+    send_value(messenger, client, global_time(messenger, model));
     if (ping == PingKind::last) return;
   }
 }
@@ -90,6 +98,7 @@ constexpr double largest_slope = 1e-3;
 // Fits a line by least squares. An uncertain slope would do harm if it is used for minutes after some
 // milliseconds of measurement. So a slope below six times its standard error counts as 0.
 Model fit_model(const std::vector<Sample>& samples, Method method) {
+  const OwnFloatingPoint own;
   const auto count = static_cast<double>(samples.size());
   const Sample& origin = samples.front();
   double local_ns = 0;
@@ -166,6 +175,7 @@ void check(Messenger& messenger, std::span<const int> host_representatives, std:
     return;
   }
   const Sample best = samples_with_least_delay(ping(messenger, host_representatives[0], pings, 0)).front();
+  const OwnFloatingPoint own;
   model.residual_ns =
       std::abs(static_cast<double>(best.local_ns + best.offset - model.to_global(best.local_ns)));
   model.bound_ns = model.residual_ns + static_cast<double>(best.round_trip) / 2;

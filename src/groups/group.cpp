@@ -148,7 +148,7 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
   record.number = stage.next_number();
   write_record(board, *locality_, record, call);
   board.enter(count_call(), call.collective, bytes);
-  stage.watch(record, call, options.timeout_s > 0 ? monotonic_s() + options.timeout_s : 0, options.timeout_s);
+  stage.watch(record, call, options.deadline_ns(), options.timeout_s);
   try {
     prepared.fetch_input();
     if (compares_first(call.collective)) {
@@ -253,7 +253,7 @@ Task Group::start_task(Operation& operation, Endpoint net) {
   const Call& call = operation.call();
   request.record_.number = stage.next_number();
   write_record(stage.board, *locality_, request.record_, call);
-  stage.watch(request.record_, call, request.deadline_s_, request.options_.timeout_s);
+  stage.watch(request.record_, call, request.deadline_ns_, request.options_.timeout_s);
   Task task =
       is_empty_call(call, call.length(size_)) ? do_nothing() : OperationsOwner::start_task(operation, net);
   if (!compares_first(call.collective)) return task;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/group_request.hpp"
 
-#include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -18,7 +17,7 @@ GroupRequest::GroupRequest(Group& group, const Call& call, std::size_t bytes, co
                     ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
                     : Sequel{}),
       options_(options),
-      deadline_s_(options.timeout_s > 0 ? monotonic_s() + options.timeout_s : 0) {}
+      deadline_ns_(options.deadline_ns()) {}
 
 void GroupRequest::end(void* request) noexcept {
   const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
@@ -56,14 +55,14 @@ CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall>
 bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
   for (auto* each = static_cast<CollectiveRequest*>(successor()); each != nullptr;
        each = static_cast<CollectiveRequest*>(each->successor()))
-    plan().stage->end_earlier(each->deadline_s_, each->options_.timeout_s);
+    plan().stage->end_earlier(each->deadline_ns_, each->options_.timeout_s);
   return Operation::step(got_further, calls);
 }
 
 // -- messages
 
 MessageRequest::MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board,
-                               const MessageArguments& arguments, const CallOptions& options, double stall_s)
+                               const MessageArguments& arguments, const CallOptions& options, long stall_s)
     : GroupRequest(group, Call{}, arguments.bytes, options),
       messages_(messages),
       board_(board),
@@ -75,7 +74,7 @@ MessageRequest::MessageRequest(Group& group, MessageCarrier& messages, NodeBoard
                .arrival = arguments.arrival},
       is_from_any_(arguments.peer == Message::any_rank),
       data_(arguments.data),
-      stall_s_(stall_s) {
+      stall_ns_(stall_s * ns_per_s) {
   if (arguments.bytes == 0 || !devices::may_have_memory()) return;
   device_ = DeviceMemory::at(data_);
   if (!device_) return;
@@ -94,9 +93,8 @@ bool MessageRequest::step(bool& got_further, HostCalls calls) {
   got_further = message_.is_over || messages_.move(message_);
   if (!message_.is_over) look_around(calls);
   if (message_.is_over && has_reported_)
-    run_unless_out_of_memory([&] {
-      say(text() + ": complete after " + std::to_string(std::lround(monotonic_s() - since_s_)) + " s");
-    });
+    run_unless_out_of_memory(
+        [&] { say(text() + ": complete after " + seconds_text(monotonic_ns() - since_ns_)); });
   return message_.is_over;
 }
 
@@ -118,22 +116,21 @@ void MessageRequest::look_around(HostCalls calls) {
   if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
   last_look_ = now;
   if (calls == HostCalls::all) board_.let_host_move();
-  const double now_s = monotonic_s();
-  if (since_s_ == 0) since_s_ = last_look_for_losses_s_ = now_s;
-  if (deadline_s_ > 0 && now_s > deadline_s_) {
+  const std::int64_t now_ns = monotonic_ns();
+  if (since_ns_ == 0) since_ns_ = last_look_for_losses_ns_ = now_ns;
+  if (deadline_ns_ > 0 && now_ns > deadline_ns_) {
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g", options_.timeout_s);
     throw BoardError(Trouble::timeout, message_.peer >= 0 ? message_.peer : board_.named_rank(),
                      text() + ": it has waited " + limit + " s");
   }
-  if (stall_s_ > 0 && !has_reported_ && now_s - since_s_ > stall_s_) {
+  if (stall_ns_ > 0 && !has_reported_ && now_ns - since_ns_ > stall_ns_) {
     has_reported_ = true;
-    run_unless_out_of_memory(
-        [&] { say(text() + ": it has waited " + std::to_string(std::lround(now_s - since_s_)) + " s"); });
+    run_unless_out_of_memory([&] { say(text() + ": it has waited " + seconds_text(now_ns - since_ns_)); });
   }
-  constexpr double between_looks_for_losses_s = 0.1;
-  if (now_s - last_look_for_losses_s_ < between_looks_for_losses_s) return;
-  last_look_for_losses_s_ = now_s;
+  constexpr std::int64_t between_looks_for_losses_ns = 100 * ns_per_ms;
+  if (now_ns - last_look_for_losses_ns_ < between_looks_for_losses_ns) return;
+  last_look_for_losses_ns_ = now_ns;
   look_for_losses();
 }
 

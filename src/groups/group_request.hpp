@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/pool.hpp"
+#include "base/time.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/call_record.hpp"
 #include "groups/group_observer.hpp"
@@ -28,6 +29,11 @@ struct CallOptions {
   // Called once, in any thread, when what was begun is over. `failure` is null after success.
   void (*done)(void* state, const std::exception_ptr& failure) = nullptr;
   void* state = nullptr;
+
+  // Returns when a call that begins now has waited too long, by monotonic_ns(); 0: never.
+  [[nodiscard]] std::int64_t deadline_ns() const {
+    return timeout_s > 0 ? monotonic_ns() + positive_seconds_to_ns(timeout_s) : 0;
+  }
 };
 
 class GroupRequest : public Operation, public Request {
@@ -42,7 +48,7 @@ class GroupRequest : public Operation, public Request {
   GroupRequest(Group& group, const Call& call, std::size_t bytes, const CallOptions& options);
 
   const CallOptions options_;
-  const double deadline_s_;  // of monotonic_s(); 0: none
+  const std::int64_t deadline_ns_;  // of monotonic_ns(); 0: none
 
  private:
   // Called when it is complete, before the program learns of that. A message copies its data to the program.
@@ -86,7 +92,7 @@ class MessageRequest final : public GroupRequest {
  public:
   // `stall_s` is how long a wait lasts before offbeat prints a line (OFFBEAT_STALL_S); 0: forever.
   MessageRequest(Group& group, MessageCarrier& messages, NodeBoard& board, const MessageArguments& arguments,
-                 const CallOptions& options, double stall_s);
+                 const CallOptions& options, long stall_s);
 
  private:
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
@@ -106,11 +112,11 @@ class MessageRequest final : public GroupRequest {
   void* const data_;  // of the program
   DeviceMemory device_;
   std::optional<pool::Block> staged_;  // the same data, if the program's are in the memory of a GPU
-  const double stall_s_;
+  const std::int64_t stall_ns_;
   bool has_begun_ = false;
   std::uint64_t last_look_ = 0;  // of ProcessorClock
-  double since_s_ = 0;           // of the first look; 0: there was none
-  double last_look_for_losses_s_ = 0;
+  std::int64_t since_ns_ = 0;    // of the first look; 0: there was none
+  std::int64_t last_look_for_losses_ns_ = 0;
   bool has_reported_ = false;
 };
 

@@ -15,9 +15,9 @@ NodeBoard::Stage::Stage(NodeBoard& owner, int index)
                          .state = this};
   board.patience.stall = {
       .call =
-          [](void* state, double waited_s, bool over) {
+          [](void* state, std::int64_t waited_ns, bool over) {
             auto* stage = static_cast<Stage*>(state);
-            run_unless_out_of_memory([&] { stage->owner_.report_stall(*stage, waited_s, over); });
+            run_unless_out_of_memory([&] { stage->owner_.report_stall(*stage, waited_ns, over); });
           },
       .state = this};
 }

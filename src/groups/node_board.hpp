@@ -111,19 +111,20 @@ class NodeBoard {
     // it between the two. The board then keeps the pages of its windows.
     void register_windows(const StandInCopies& vectors) noexcept;
 
-    // Makes waits on this stage compare the calls of the ranks, and end with an error at `deadline_s` of
-    // monotonic_s(), which is `timeout_s` seconds after the call began; 0: never. `mine` and `call` must live
-    // until stop_watching().
-    void watch(const CallRecord& mine, const Call& call, double deadline_s, double timeout_s) noexcept {
-      deadline_s_ = deadline_s;
+    // Makes waits on this stage compare the calls of the ranks, and end with an error at `deadline_ns` of
+    // monotonic_ns(), which is `timeout_s` seconds after the call began; 0: never. `mine` and `call` must
+    // live until stop_watching().
+    void watch(const CallRecord& mine, const Call& call, std::int64_t deadline_ns,
+               double timeout_s) noexcept {
+      deadline_ns_ = deadline_ns;
       timeout_s_ = timeout_s;
       record_ = &mine;
       call_ = &call;
     }
     // Ends the wait of the present call earlier, because a call that waits for its end has less time.
-    void end_earlier(double deadline_s, double timeout_s) noexcept {
-      if (deadline_s == 0 || (deadline_s_ > 0 && deadline_s_ <= deadline_s)) return;
-      deadline_s_ = deadline_s;
+    void end_earlier(std::int64_t deadline_ns, double timeout_s) noexcept {
+      if (deadline_ns == 0 || (deadline_ns_ > 0 && deadline_ns_ <= deadline_ns)) return;
+      deadline_ns_ = deadline_ns;
       timeout_s_ = timeout_s;
     }
     void stop_watching() noexcept { record_ = nullptr; }
@@ -140,10 +141,10 @@ class NodeBoard {
     const CallRecord* record_ = nullptr;  // of the present call; null: nothing is watched
     const Call* call_ = nullptr;
     double timeout_s_ = 0;
-    double deadline_s_ = 0;                    // of the present call; 0: none
+    std::int64_t deadline_ns_ = 0;             // of the present call; 0: none
     std::atomic<std::uint64_t> last_look_{0};  // of ProcessorClock
-    std::atomic<double> last_peer_look_s_{0};
-    std::atomic<double> dead_since_s_{0};           // when a dead rank was seen whose part may be done
+    std::atomic<std::int64_t> last_peer_look_ns_{0};
+    std::atomic<std::int64_t> dead_since_ns_{0};    // when a dead rank was seen whose part may be done
     std::atomic<std::size_t> kept_bytes_{0};        // how much of each window has been used
     std::optional<HostRegistration> registration_;  // of the windows; ends before their memory
     bool reported_ = false;                         // true if a stall was reported
@@ -226,7 +227,7 @@ class NodeBoard {
   // Throws BoardError if the wait is in vain: a rank has died or has left, has made another call, or has not
   // come in time.
   void look_around(Stage& stage);
-  void look_at_peers(Stage& stage, double now_s);
+  void look_at_peers(Stage& stage, std::int64_t now_ns);
   // Returns true if the process of this member of the node has ended.
   [[nodiscard]] bool has_died(int member) { return peers_[static_cast<std::size_t>(member)].is_dead(); }
   // These return the number and the name under which people know a member of the node, and errors that name
@@ -240,7 +241,7 @@ class NodeBoard {
   [[nodiscard]] bool has_come(const Stage& stage, int member) const;
   [[nodiscard]] std::string call(const Board& board) const;
   // Names the ranks that have not entered the collective in which this rank waits.
-  void report_stall(Stage& stage, double waited_s, bool over);
+  void report_stall(Stage& stage, std::int64_t waited_ns, bool over);
 
   std::unique_ptr<BoardClient> client_;
   WindowBudget& budget_;

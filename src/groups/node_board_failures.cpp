@@ -2,7 +2,6 @@
 // How the ranks of a board notice that they cannot go on, and how they tell each other.
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -116,30 +115,30 @@ bool NodeBoard::has_come(const Stage& stage, int member) const {
 }
 
 void NodeBoard::look_around(Stage& stage) {
-  const double now_s = monotonic_s();
+  const std::int64_t now_ns = monotonic_ns();
   if (stage.record_ != nullptr) {
     if (const auto mismatch = find_mismatch(stage.board, locality_, *stage.record_, *stage.call_))
       throw BoardError(Trouble::mismatch, mismatch->rank, mismatch->text);
-    if (stage.deadline_s_ > 0 && now_s > stage.deadline_s_) report_timeout(stage);
+    if (stage.deadline_ns_ > 0 && now_ns > stage.deadline_ns_) report_timeout(stage);
   }
-  constexpr double between_peer_looks_s = 0.1;
+  constexpr std::int64_t between_peer_looks_ns = 100 * ns_per_ms;
   if (client_ != nullptr && client_->detects_dead_processes()) return;
-  if (now_s - stage.last_peer_look_s_ < between_peer_looks_s) return;
+  if (now_ns - stage.last_peer_look_ns_ < between_peer_looks_ns) return;
   // The first look of a wait does nothing: most waits are over by then.
-  const bool is_first = now_s - stage.last_peer_look_s_ > 4 * between_peer_looks_s;
-  stage.last_peer_look_s_ = now_s;
+  const bool is_first = now_ns - stage.last_peer_look_ns_ > 4 * between_peer_looks_ns;
+  stage.last_peer_look_ns_ = now_ns;
   if (is_first) {
-    stage.dead_since_s_ = 0;
+    stage.dead_since_ns_ = 0;
   } else {
-    look_at_peers(stage, now_s);
+    look_at_peers(stage, now_ns);
   }
 }
 
 // A rank that has died before it came to this call is missing forever. One that has died later may have done
 // its part, so this rank waits a little longer: what it waits for may be there at its next look, or come from
 // another rank.
-void NodeBoard::look_at_peers(Stage& stage, double now_s) {
-  constexpr double patience_with_dead_s = 0.5;
+void NodeBoard::look_at_peers(Stage& stage, std::int64_t now_ns) {
+  constexpr std::int64_t patience_with_dead_ns = 500 * ns_per_ms;
   for (int member = 0; member < shape_.ranks; ++member) {
     if (member == locality_.member) continue;
     if (has_left(member)) {
@@ -147,8 +146,8 @@ void NodeBoard::look_at_peers(Stage& stage, double now_s) {
       continue;
     }
     if (!has_died(member)) continue;
-    if (stage.dead_since_s_ == 0) stage.dead_since_s_ = now_s;
-    if (has_come(stage, member) && now_s - stage.dead_since_s_ < patience_with_dead_s) continue;
+    if (stage.dead_since_ns_ == 0) stage.dead_since_ns_ = now_ns;
+    if (has_come(stage, member) && now_ns - stage.dead_since_ns_ < patience_with_dead_ns) continue;
     throw has_died_error(member);
   }
 }
@@ -248,7 +247,7 @@ std::string NodeBoard::call(const Board& board) const {
          host_name_;
 }
 
-void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
+void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
   const Board& board = stage.board;
   const auto entered = [&](int rank) { return board.presence(rank).entered.load(std::memory_order_relaxed); };
   // If ranks are many calls apart, all of them wait for those furthest behind. A rank that has entered call 0
@@ -269,7 +268,7 @@ void NodeBoard::report_stall(Stage& stage, double waited_s, bool over) {
   if (over ? !stage.reported_ : lower_rank_waits) return;
   stage.reported_ = !over;
 
-  const std::string time = std::to_string(std::lround(waited_s)) + " s";
+  const std::string time = seconds_text(waited_ns);
   if (over) {
     const bool has_failed = board.broken().load(std::memory_order_relaxed) != 0;
     say(call(board) + (has_failed ? ": failed after " : ": complete after ") + time);

@@ -114,7 +114,7 @@ std::string why_not_text(const Refusals& refusals, std::size_t ranks) {
 }
 
 Patience patience_for(const Settings& settings, bool shares_cores) {
-  Patience patience{.shares_cores = shares_cores, .stall = {.after_s = settings.stall_s}};
+  Patience patience{.shares_cores = shares_cores, .stall = {.after_ns = settings.stall_s * ns_per_s}};
   switch (settings.wait) {
     case WaitPolicy::automatic:
       break;
@@ -123,7 +123,7 @@ Patience patience_for(const Settings& settings, bool shares_cores) {
       patience.yields_to_threads = false;
       break;
     case WaitPolicy::sleep:
-      patience.sleep_after_s = 0;
+      patience.sleep_after_ns = 0;
       [[fallthrough]];
     case WaitPolicy::yield:
       patience.shares_cores = true;
@@ -190,7 +190,7 @@ std::unique_ptr<NodeBoard> NodeBoard::create(SetUp& set_up, const Locality& loca
 
 Patience patience_without_board(const Settings& settings) {
   Patience patience = patience_for(settings, seems_to_share_cores());
-  patience.stall.after_s = 0;  // without a board, no rank can tell which one is late
+  patience.stall.after_ns = 0;  // without a board, no rank can tell which one is late
   return patience;
 }
 
@@ -242,8 +242,8 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
         .state = this};
     board.patience.shares_cores = chosen.shares_cores;
     board.patience.yields_to_threads = chosen.yields_to_threads;
-    board.patience.sleep_after_s = chosen.sleep_after_s;
-    board.patience.stall.after_s = chosen.stall.after_s;
+    board.patience.sleep_after_ns = chosen.sleep_after_ns;
+    board.patience.stall.after_ns = chosen.stall.after_ns;
   }
 }
 

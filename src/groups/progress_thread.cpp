@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/line_of_node.hpp"
 #include "base/pool.hpp"
+#include "base/time.hpp"
 #include "groups/operations_under_way.hpp"
 
 namespace offbeat {
@@ -90,8 +91,8 @@ void look_after_operations() {
 // Advances all operations. Stays awake for a while after the last one, because the next one may come soon.
 void do_all_work() {
   constexpr int looks_at_once = 64;
-  constexpr double patience_s = 1e-3;
-  double idle_since_s = monotonic_s();
+  constexpr std::int64_t patience_ns = ns_per_ms;
+  std::int64_t idle_since_ns = monotonic_ns();
   for (;;) {
     bool got_further = false;
     for (int look = 0; look < looks_at_once; ++look) {
@@ -99,9 +100,9 @@ void do_all_work() {
       operations_under_way.settle_in_any_thread();
       sched_yield();  // ranks may share these CPUs, and the program may want its turn
     }
-    const double now_s = monotonic_s();
-    if (got_further) idle_since_s = now_s;
-    if (now_s - idle_since_s < patience_s) continue;
+    const std::int64_t now_ns = monotonic_ns();
+    if (got_further) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < patience_ns) continue;
     if (!operations_under_way.any_or_sequels()) return;
     sleep_ns(shortest_nap_ns);
   }

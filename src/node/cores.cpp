@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 
@@ -38,11 +37,11 @@ bool must_share_cores(std::span<const CoreSet> processes) {
 
 int core_quota(const char* file) {
   std::ifstream text(file);
-  double quota_us = 0;
-  double period_us = 0;
+  long quota_us = 0;
+  long period_us = 0;
   // The file contains "max" instead of a number if there is no limit.
   if (!(text >> quota_us >> period_us) || period_us <= 0) return INT_MAX;
-  return std::max(1, static_cast<int>(std::ceil(quota_us / period_us)));
+  return static_cast<int>(std::clamp<long>((quota_us - 1) / period_us + 1, 1, INT_MAX));
 }
 
 }  // namespace offbeat

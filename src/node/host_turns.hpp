@@ -7,8 +7,6 @@
 // be delivered.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -16,13 +14,9 @@
 #include <limits>
 #include <span>
 
-namespace offbeat {
+#include "base/time.hpp"
 
-[[nodiscard]] inline double monotonic_s() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+namespace offbeat {
 
 // TurnCall gives the host a turn. In it the host moves the messages of the whole process, on all
 // communicators.
@@ -46,7 +40,7 @@ struct ProcessorClock {
     asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
     return ticks;
 #else
-    return static_cast<std::uint64_t>(1e9 * monotonic_s());
+    return static_cast<std::uint64_t>(monotonic_ns());
 #endif
   }
   // Returns the ticks per microsecond. On x86 this is a guess: most of these clocks have 2 to 4 ticks per
@@ -165,8 +159,8 @@ class TurnBurst {
  public:
   void restart() { turns_ = 0; }
   [[nodiscard]] bool is_over() const { return turns_ == turns; }
-  void add(double duration_s) {
-    durations_s_[static_cast<std::size_t>(turns_++)] = duration_s;
+  void add(std::int64_t duration_ns) {
+    durations_ns_[static_cast<std::size_t>(turns_++)] = duration_ns;
     if (is_over()) evaluate();
   }
   // Returns true if messages came in during the last complete burst.
@@ -175,13 +169,13 @@ class TurnBurst {
  private:
   static constexpr int cold_cache_turns = 2;  // these run with the caches that sleep has left
   static constexpr int turns = cold_cache_turns + 16;
-  static constexpr double jitter_s = 60e-9;  // of the clock and of the host, in seconds
+  static constexpr std::int64_t jitter_ns = 60;  // of the clock and of the host
 
   void evaluate() {
-    const auto warm = std::span(durations_s_).subspan<cold_cache_turns>();
-    const double limit_s = 2 * *std::ranges::min_element(warm) + jitter_s;
+    const auto warm = std::span(durations_ns_).subspan<cold_cache_turns>();
+    const std::int64_t limit_ns = 2 * *std::ranges::min_element(warm) + jitter_ns;
     const auto longer = static_cast<int>(
-        std::ranges::count_if(warm, [&](double duration_s) { return duration_s > limit_s; }));
+        std::ranges::count_if(warm, [&](std::int64_t duration_ns) { return duration_ns > limit_ns; }));
     // One long turn may be an interrupt. A host that does more work in, say, every eighth turn does so in
     // every burst.
     fewest_long_turns_ = std::min(fewest_long_turns_, longer);
@@ -189,7 +183,7 @@ class TurnBurst {
   }
 
   // Written before it is read: clearing it would take too long in a short wait.
-  std::array<double, turns> durations_s_;
+  std::array<std::int64_t, turns> durations_ns_;
   int turns_ = turns;
   int fewest_long_turns_ = std::numeric_limits<int>::max() - 2;
   bool messages_came_in_ = false;

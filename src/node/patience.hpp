@@ -52,9 +52,9 @@ class alignas(64) Bell {
   // This is an exchange because a locked instruction also keeps the caller's next look from happening too
   // early.
   void hang_up() { is_up_.exchange(1, std::memory_order_seq_cst); }
-  // Sleeps for at most `at_most_s` seconds, less than 1. Returns true if the bell has rung since hang_up().
-  bool sleep(double at_most_s) {
-    const timespec limit{0, static_cast<long>(at_most_s * 1e9)};
+  // Sleeps for at most `at_most_ns`, less than a second. Returns true if the bell has rung since hang_up().
+  bool sleep(std::int64_t at_most_ns) {
+    const timespec limit{0, static_cast<long>(at_most_ns)};
     return syscall(SYS_futex, &is_up_, FUTEX_WAIT, 1, &limit, nullptr, 0) == 0 || errno == EAGAIN;
   }
 
@@ -70,17 +70,17 @@ class alignas(64) Bell {
 
 // A function to call when a wait gets suspiciously long, and again when it ends after all.
 struct Stall {
-  double after_s = 0;  // in seconds; 0: never
-  void (*call)(void* state, double waited_s, bool over) = nullptr;
+  std::int64_t after_ns = 0;  // 0: never
+  void (*call)(void* state, std::int64_t waited_ns, bool over) = nullptr;
   void* state = nullptr;
 };
 
 struct Patience {
   bool shares_cores = false;
   bool yields_to_threads = true;  // lets other threads run even if ranks do not share cores
-  // How long ranks that share cores yield before they sleep, in seconds. A wake-up costs the late rank a
-  // system call, and the sleeper some 10 us.
-  double sleep_after_s = 10e-3;
+  // How long ranks that share cores yield before they sleep. A wake-up costs the late rank a system call, and
+  // the sleeper some 10 us.
+  std::int64_t sleep_after_ns = 10 * ns_per_ms;
   Bell* bell = nullptr;  // null: nothing rings, and the waiter itself asks the host at each look
   TurnCall turn{};
   Stall stall{};
@@ -92,7 +92,7 @@ struct Patience {
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait() {
-      if (is_stall_reported_) patience_.stall.call(patience_.stall.state, monotonic_s() - since_s_, true);
+      if (is_stall_reported_) patience_.stall.call(patience_.stall.state, monotonic_ns() - since_ns_, true);
     }
     // Returns true at the first call. Callers that wait in their own way (BoardWaiters) use this.
     [[nodiscard]] bool begins() { return !std::exchange(has_begun_, true); }
@@ -125,13 +125,13 @@ struct Patience {
     // The number of spins between two checks whether the host's next turn is due. A small collective whose
     // ranks arrive together waits for less than that, so it gives no turn in the middle.
     static constexpr std::uint64_t spins_between_turns = 32;
-    // The length of a nap as a fraction of the time since the wait began, or since messages last came in. The
-    // two bounds limit it. A nap delays the program's other messages and, without a bell, also the awaited
+    // The time since the wait began, or since messages last came in, divided by the length of a nap. The two
+    // bounds limit a nap. A nap delays the program's other messages and, without a bell, also the awaited
     // one. The longest nap is also the cost of a missed bell.
-    static constexpr double nap_with_bell = 1.0 / 16;
-    static constexpr double nap_without_bell = 1.0 / 100;
-    static constexpr double shortest_nap_s = 50e-6;
-    static constexpr double longest_nap_s = 1e-3;
+    static constexpr std::int64_t nap_with_bell = 16;
+    static constexpr std::int64_t nap_without_bell = 100;
+    static constexpr std::int64_t shortest_nap_ns = 50 * ns_per_us;
+    static constexpr std::int64_t longest_nap_ns = ns_per_ms;
     // A burst may report messages that do not exist, because a rank that shares its core is interrupted and
     // then slow. So one such burst outweighs a few quiet ones, but only a second one soon after it counts as
     // traffic.
@@ -150,11 +150,11 @@ struct Patience {
     // This function is not inlined, so that a short wait and the code around it stay in registers.
     [[gnu::noinline]] void give_turn() { turns_in_waits::give(patience_.turn); }
 
-    void look_around(double now) {
-      if (since_s_ == 0) since_s_ = awake_since_s_ = now;
-      if (patience_.stall.after_s > 0 && !is_stall_reported_ && now - since_s_ > patience_.stall.after_s) {
+    void look_around(std::int64_t now) {
+      if (since_ns_ == 0) since_ns_ = awake_since_ns_ = now;
+      if (patience_.stall.after_ns > 0 && !is_stall_reported_ && now - since_ns_ > patience_.stall.after_ns) {
         is_stall_reported_ = true;
-        patience_.stall.call(patience_.stall.state, now - since_s_, false);
+        patience_.stall.call(patience_.stall.state, now - since_ns_, false);
       }
     }
 
@@ -169,9 +169,9 @@ struct Patience {
       }
       ++long_pauses_;
       if (long_pauses_ % look_interval == 0) {
-        const double now = monotonic_s();
+        const std::int64_t now = monotonic_ns();
         look_around(now);
-        may_sleep_ = patience_.shares_cores && now - awake_since_s_ >= patience_.sleep_after_s;
+        may_sleep_ = patience_.shares_cores && now - awake_since_ns_ >= patience_.sleep_after_ns;
       }
       // The guess about cores may be wrong, so even a spinning rank yields now and then.
       if (patience_.shares_cores) {
@@ -197,22 +197,22 @@ struct Patience {
         bell_is_up_ = true;
         return;  // the caller looks for its word once more
       }
-      const double now = monotonic_s();
+      const std::int64_t now = monotonic_ns();
       look_around(now);
       patience_.turn();
-      const double part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
-      const double quiet_since_s = std::max(since_s_, last_message_s_);
-      const double nap_s = std::clamp((now - quiet_since_s) * part, shortest_nap_s, longest_nap_s);
+      const std::int64_t part = patience_.bell != nullptr ? nap_with_bell : nap_without_bell;
+      const std::int64_t quiet_since_ns = std::max(since_ns_, last_message_ns_);
+      const std::int64_t nap_ns = std::clamp((now - quiet_since_ns) / part, shortest_nap_ns, longest_nap_ns);
       if (patience_.bell == nullptr) {
-        const timespec length{0, static_cast<long>(nap_s * 1e9)};
+        const timespec length{0, static_cast<long>(nap_ns)};
         nanosleep(&length, nullptr);
-        resumed_at_s_ = monotonic_s();
+        resumed_at_ns_ = monotonic_ns();
       } else {
         bell_is_up_ = false;
-        if (patience_.bell->sleep(nap_s)) {
+        if (patience_.bell->sleep(nap_ns)) {
           // Another rank has made progress, so the next look should come soon.
           may_sleep_ = false;
-          awake_since_s_ = monotonic_s();
+          awake_since_ns_ = monotonic_ns();
           spins_ = 0;
           return;
         }
@@ -224,30 +224,30 @@ struct Patience {
     // for the answer before it sends the next one. So a nap may delay the first of many messages, but not
     // each of them.
     void look_for_messages() {
-      const double began_s = patience_.bell != nullptr ? monotonic_s() : resumed_at_s_;
+      const std::int64_t began_ns = patience_.bell != nullptr ? monotonic_ns() : resumed_at_ns_;
       if (patience_.bell != nullptr) patience_.turn();
-      const double now = monotonic_s();
-      burst_.add(now - began_s);
+      const std::int64_t now = monotonic_ns();
+      burst_.add(now - began_ns);
       if (burst_.is_over()) {
         look_around(now);
         message_signs_ = std::clamp(message_signs_ + (burst_.messages_came_in() ? signs_per_burst : -1), 0,
                                     most_message_signs);
-        if (message_signs_ >= message_signs_of_traffic) last_message_s_ = now;
+        if (message_signs_ >= message_signs_of_traffic) last_message_ns_ = now;
         if (message_signs_ > 0) burst_.restart();
       }
       // A rank that yields to a computing thread gets the core back late, so this happens outside the
       // measured time.
       patience_.shares_cores ? void(sched_yield()) : relax();
-      if (patience_.bell == nullptr) resumed_at_s_ = monotonic_s();
+      if (patience_.bell == nullptr) resumed_at_ns_ = monotonic_ns();
     }
 
     const Patience& patience_;
     std::uint64_t spins_ = 0;
     std::uint64_t long_pauses_ = 0;
-    double since_s_ = 0;  // when the wait began; 0: it is not long yet
-    double awake_since_s_ = 0;
-    double last_message_s_ = 0;  // when messages last came in, by the bursts; 0: never
-    double resumed_at_s_ = 0;    // when the last nap ended; without a bell only
+    std::int64_t since_ns_ = 0;  // when the wait began; 0: it is not long yet
+    std::int64_t awake_since_ns_ = 0;
+    std::int64_t last_message_ns_ = 0;  // when messages last came in, by the bursts; 0: never
+    std::int64_t resumed_at_ns_ = 0;    // when the last nap ended; without a bell only
     TurnBurst burst_;
     int message_signs_ = 0;  // evidence that messages come in
     bool may_sleep_ = false;

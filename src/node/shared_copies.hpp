@@ -50,7 +50,7 @@ class SharedCopies {
     unmeasured_copies_ = copies;
   }
 
-  double to_shared_ns_per_line_ = 0;  // ns per line at the last measurement
+  std::int64_t to_shared_ps_per_line_ = 0;  // picoseconds per line at the last measurement
   std::uint8_t unmeasured_copies_ = 0;
   bool goes_past_cache_ = false;
   bool was_slow_ = false;  // the last measured copy was slow

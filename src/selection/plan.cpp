@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/own_floating_point.hpp"
 #include "collectives/automatic_grid.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board_shape.hpp"
@@ -324,6 +325,7 @@ bool distinguish_call_forms(const PlanInputs& inputs, Collective collective) {
 
 Plan make_plan(Collective collective, const PlanInputs& inputs) {
   if (repertoire(collective).algorithms.empty()) return {};
+  const OwnFloatingPoint own;  // grid(auto) compares costs, which must be equal on all ranks
   const auto row_of = [&](std::string_view expression, RowForm form, Means needs) {
     PlanRow row;
     row.expression = interned_expression(collective, expression);

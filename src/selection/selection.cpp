@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/own_floating_point.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat {
@@ -31,7 +32,10 @@ void Selection::set_initial_choice(const Settings& settings) {
   if (!settings.rules.empty())
     named("OFFBEAT_RULES: ", [&] { set_initial_choice(read_rules(settings.rules)); });
   if (!settings.machine.empty())
-    named("OFFBEAT_MACHINE: ", [&] { set_initial_choice(read_machine(settings.machine)); });
+    named("OFFBEAT_MACHINE: ", [&] {
+      const OwnFloatingPoint own;
+      set_initial_choice(read_machine(settings.machine));
+    });
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     const std::string& expression = settings.algorithm(collective);

@@ -6,6 +6,8 @@
 #include <bit>
 #include <numeric>
 
+#include "base/own_floating_point.hpp"
+
 namespace offbeat {
 namespace {
 
@@ -151,6 +153,7 @@ void Trial::drop_by(const Look& look) {
 }
 
 bool Trial::decide() {
+  const OwnFloatingPoint own;
   is_due_ = false;
   const Look* const look = look_due();
   slots_combined_ = slots_so_far();

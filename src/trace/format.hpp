@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/collective.hpp"
+#include "base/own_floating_point.hpp"
 #include "clock/clock.hpp"
 
 namespace offbeat::trace {
@@ -31,6 +32,7 @@ struct Clock {
 };
 
 [[nodiscard]] inline Clock to_stored_clock(const clock::Model& model) {
+  const OwnFloatingPoint own;
   constexpr double most = std::numeric_limits<std::uint32_t>::max();
   return {static_cast<std::uint32_t>(model.source),
           static_cast<std::uint32_t>(std::min(most, std::ceil(model.bound_ns))),

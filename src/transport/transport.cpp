@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/copy.hpp"
+#include "base/own_floating_point.hpp"
 #include "base/pool.hpp"
 
 namespace offbeat {
@@ -27,6 +28,7 @@ void copy(void* to, const void* from, std::size_t bytes, bool past_cache, bool s
 }  // namespace
 
 double Transport::now() const {
+  const OwnFloatingPoint own;
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from harness import INSIDE_OFFBEAT, PROGRAMS, Mpi, compile_program, library, on_mpis, only_deep_on, run
 
 pytestmark = INSIDE_OFFBEAT
@@ -50,6 +51,14 @@ def test_a_mismatch_of_blocks_is_an_error_and_later_calls_work(mpi: Mpi) -> None
         lines = re.findall(r"^offbeat: mismatched MPI_(\w+): (.*)$", result.stderr, re.M)
         assert len(lines) == 9, str(result)
         assert dict(lines)["Reduce_scatter"].endswith("rank 2 has 12 x MPI_INT, MPI_SUM, blocks of 3, 5, 4")
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_traps_and_flags_of_the_program_see_no_arithmetic_of_offbeat(mpi: Mpi, nodes: int) -> None:
+    program = compile_program(mpi, PROGRAMS / "traps.c")
+    settings = {"OFFBEAT_NODE_RANKS": "1", "OFFBEAT_ALLREDUCE": "grid(auto)"} if nodes > 1 else {}
+    result = run(mpi, 2, [program], environment=settings, timeout=60).succeeded()
+    assert result.report_of("allreduce").served > 0, str(result)
 
 
 # -- what the ranks agree on

@@ -152,7 +152,6 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
 
 // Ranks that come one after the other, each soon enough: the leader waits for long, but for none of them.
 TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
-  constexpr double stall_s = 1;
   constexpr auto between = std::chrono::milliseconds(400);
   const BoardShape shape{4, 4096};
   const Mapping memory(shape.total_bytes());
@@ -164,9 +163,10 @@ TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
     BoardOnly transport;
     Patience patience{.shares_cores = true};
     if (rank == 0) {
-      patience.stall = {.after_s = stall_s,
-                        .call = [](void* state, double, bool) { ++*static_cast<std::atomic<int>*>(state); },
-                        .state = &stalls};
+      patience.stall = {
+          .after_ns = ns_per_s,
+          .call = [](void* state, std::int64_t, bool) { ++*static_cast<std::atomic<int>*>(state); },
+          .state = &stalls};
     }
     Board board(memory.data(), shape, rank, patience);
     transport.board = &board;
@@ -202,7 +202,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
   std::atomic<std::uint32_t> wrong_elements{0};
 
   const auto give_pages_back = [](Board& board) {
-    return board.give_pages_back([](std::byte* pages, std::size_t bytes) { std::memset(pages, 0, bytes); });
+    return board.give_pages_back([](int, std::byte* pages, std::size_t bytes) { std::memset(pages, 0, bytes); });
   };
   std::atomic<std::uint32_t> arrived{0};
   std::atomic<std::uint32_t> given_back{0};
@@ -218,7 +218,7 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
     BoardOnly transport;
     // Every second rank sleeps whenever it can, and must be woken.
     Board board(memory.data(), shape, rank,
-                {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
+                {.shares_cores = true, .sleep_after_ns = rank % 2 == 0 ? ns_per_ms : 0});
     transport.board = &board;
     const Endpoint net(transport, rank, shape.ranks);
     std::vector<std::uint32_t> input(most_elements);
@@ -297,7 +297,7 @@ TEST(BoardOfManyThreads, GivesTheRightResults) {
     const auto live = [&](int rank) {
       BoardOnly transport;
       Board board(memory.data(), shape, rank,
-                  {.shares_cores = true, .sleep_after_s = rank % 2 == 0 ? 1e-3 : 0});
+                  {.shares_cores = true, .sleep_after_ns = rank % 2 == 0 ? ns_per_ms : 0});
       transport.board = &board;
       const auto value = [](std::uint32_t k, int rank, std::size_t i) {
         return hash(k * 64 + static_cast<std::uint32_t>(rank), i);

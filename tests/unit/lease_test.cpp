@@ -59,7 +59,7 @@ TEST_P(Leases, CoverWhatIsPutIntoWindows) {
           std::vector<std::jthread> threads;
           for (int rank = 0; rank < ranks; ++rank) {
             threads.emplace_back([&, rank] {
-              Board board(memory.get(), shape, rank, {.shares_cores = true, .sleep_after_s = 1e-3});
+              Board board(memory.get(), shape, rank, {.shares_cores = true, .sleep_after_ns = ns_per_ms});
               BoardOnly transport;
               transport.board = &board;
               const Call call = checked.args(rank);

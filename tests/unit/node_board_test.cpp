@@ -87,20 +87,20 @@ TEST(NodeBoard, NamesARankThatDiesWhileTheGateIsClosed) {
     siginfo_t how{};
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &how, WEXITED | WNOWAIT), 0);
     ASSERT_EQ(how.si_status, SIGKILL);
-    const double began_s = monotonic_s();
+    const std::int64_t began_ns = monotonic_ns();
     NodeBoard::Stage& stage = board.stage(0);
     stage.board.enter(1, Collective::barrier, 0);
     stage.begin_use(4096);
     std::string text;
     try {
       Patience::Wait wait(stage.board.patience);
-      while (monotonic_s() - began_s < 20) wait.pause();
+      while (monotonic_ns() - began_ns < 20 * ns_per_s) wait.pause();
     } catch (const BoardError& error) {
       text = error.what();
       EXPECT_EQ(error.rank, 1);
     }
     EXPECT_EQ(text, "the process of rank 1 has died");
-    EXPECT_LT(monotonic_s() - began_s, 10);  // about a second, unless the machine is busy
+    EXPECT_LT(monotonic_ns() - began_ns, 10 * ns_per_s);  // about a second, unless the machine is busy
     stage.end_use();
   });
   alarm(0);

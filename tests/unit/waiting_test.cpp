@@ -80,9 +80,9 @@ double seconds(clockid_t clock) {
 TEST(Bell, WakesWhoSleepsAndTellsItFromATimeOut) {
   Bell bell;
   bell.hang_up();
-  EXPECT_FALSE(bell.sleep(1e-3));
+  EXPECT_FALSE(bell.sleep(ns_per_ms));
   bell.ring();
-  EXPECT_TRUE(bell.sleep(0.9)) << "it rang before";
+  EXPECT_TRUE(bell.sleep(900 * ns_per_ms)) << "it rang before";
 
   // Rung again and again, so that the test does not depend on who runs first: one ring in the sleep is
   // enough.
@@ -94,7 +94,7 @@ TEST(Bell, WakesWhoSleepsAndTellsItFromATimeOut) {
       std::this_thread::yield();
     }
   });
-  EXPECT_TRUE(bell.sleep(0.9));
+  EXPECT_TRUE(bell.sleep(900 * ns_per_ms));
   awake = true;
 }
 
@@ -102,7 +102,7 @@ TEST(Bell, WakesWhoSleepsAndTellsItFromATimeOut) {
 TEST(Patience, NeedsNoBellToSeeWhatItWaitsFor) {
   Bell bell;
   for (Bell* rung : {&bell, static_cast<Bell*>(nullptr)}) {
-    const Patience patience{.shares_cores = true, .sleep_after_s = 0, .bell = rung};
+    const Patience patience{.shares_cores = true, .sleep_after_ns = 0, .bell = rung};
     std::atomic<bool> there{false};
     std::jthread other([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -147,97 +147,97 @@ TEST(WantedCore, IsNoticedByAThreadThatWaitsInTheHost) {
 
 // A machine in which the core goes to somebody else as a test says.
 struct Scripted {
-  static inline double now = 0;
+  static inline std::int64_t now = 0;
   static inline long switched = 0;
-  static inline std::vector<double>
-      turns_s;  // of others, in each yield to come; the last one again and again
+  static inline std::vector<std::int64_t>
+      turns_us;  // of others, in each yield to come; the last one again and again
   static inline bool by_the_kernel = true;
-  static inline double taken_s = 0;  // by others
-  static double now_s() { return now; }
-  static double processor_s() { return now - taken_s; }
+  static inline std::int64_t taken_ns = 0;  // by others
+  static std::int64_t now_ns() { return now; }
+  static std::int64_t processor_ns() { return now - taken_ns; }
   static long switches() { return switched; }
   static void yield() {
-    const double turn_s = turns_s.front();
-    if (turns_s.size() > 1) turns_s.erase(turns_s.begin());
-    now += 0.3e-6 + turn_s;
-    if (turn_s > 0 && by_the_kernel) ++switched;
+    const std::int64_t turn_us = turns_us.front();
+    if (turns_us.size() > 1) turns_us.erase(turns_us.begin());
+    now += 300 + turn_us * ns_per_us;
+    if (turn_us > 0 && by_the_kernel) ++switched;
   }
-  static void begin(std::vector<double> turns, bool kernel = true) {
-    now += 1000;
+  static void begin(std::vector<std::int64_t> turns, bool kernel = true) {
+    now += 1000 * ns_per_s;
     switched = 0;
-    taken_s = 0;
-    turns_s = std::move(turns);
+    taken_ns = 0;
+    turns_us = std::move(turns);
     by_the_kernel = kernel;
   }
 };
 using ScriptedCore = WantedCoreOf<Scripted>;
 
 TEST(WantedCore, IsOneWhoseTakerComesBackAtOnce) {
-  Scripted::begin({3e-3});
+  Scripted::begin({3000});
   EXPECT_FALSE(ScriptedCore::is_wanted());
   ScriptedCore::yield();
   EXPECT_TRUE(ScriptedCore::is_wanted());
-  Scripted::now += 0.19;
+  Scripted::now += 190 * ns_per_ms;
   EXPECT_TRUE(ScriptedCore::is_wanted());
-  Scripted::now += 0.02;
+  Scripted::now += 20 * ns_per_ms;
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "it is forgotten, unless it is seen again";
 }
 
 TEST(WantedCore, IsOneWhoseTakerSoonComesBack) {
-  Scripted::begin({3e-3, 0});
+  Scripted::begin({3000, 0});
   ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted());
-  Scripted::now += 4e-3;
-  Scripted::turns_s = {3e-3, 0};
+  Scripted::now += 4 * ns_per_ms;
+  Scripted::turns_us = {3000, 0};
   ScriptedCore::yield();
   EXPECT_TRUE(ScriptedCore::is_wanted());
 }
 
 TEST(WantedCore, IsNotOneThatWasTakenForAMoment) {
-  Scripted::begin({100e-6, 0});
+  Scripted::begin({100, 0});
   ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by a thread that looked around";
   for (int k = 0; k < 1000; ++k) {
-    Scripted::now += 1e-3;
-    Scripted::turns_s = {100e-6, 0};
+    Scripted::now += ns_per_ms;
+    Scripted::turns_us = {100, 0};
     ScriptedCore::yield();
   }
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that does so again and again";
   for (int k = 0; k < 100; ++k) {
-    Scripted::now += 1;
-    Scripted::turns_s = {3e-3, 0};
+    Scripted::now += ns_per_s;
+    Scripted::turns_us = {3000, 0};
     ScriptedCore::yield();
   }
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that comes back once a second";
-  Scripted::begin({10e-6});
+  Scripted::begin({10});
   for (int k = 0; k < 1000; ++k) ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted()) << "by one that is soon back asleep";
 }
 
 TEST(WantedCore, IsNotOneThatTheHypervisorTook) {
-  Scripted::begin({3e-3}, false);
+  Scripted::begin({3000}, false);
   for (int k = 0; k < 1000; ++k) ScriptedCore::yield();
   EXPECT_FALSE(ScriptedCore::is_wanted());
 }
 
-// Returns true if waits of 100 us in the host find the core wanted, while others take a turn of `turn_s`
-// every `every_s`.
-bool is_wanted_by_turns(double every_s, double turn_s) {
+// Returns true if waits of 100 us in the host find the core wanted, while others take a turn of `turn_us`
+// every `every_us`.
+bool is_wanted_by_turns(std::int64_t every_us, std::int64_t turn_us) {
   Scripted::begin({0});
-  const double began_s = Scripted::now;
+  const std::int64_t began = Scripted::now;
   for (int wait = 0; wait < 100'000; ++wait) {
-    Scripted::now += 100e-6;
-    Scripted::switched = static_cast<long>((Scripted::now - began_s) / every_s);
-    Scripted::taken_s = static_cast<double>(Scripted::switched) * turn_s;
+    Scripted::now += 100 * ns_per_us;
+    Scripted::switched = (Scripted::now - began) / (every_us * ns_per_us);
+    Scripted::taken_ns = Scripted::switched * turn_us * ns_per_us;
     if (ScriptedCore::is_wanted_in_host()) return true;
   }
   return false;
 }
 
 TEST(WantedCore, InTheHostIsOneThatOthersHaveOften) {
-  EXPECT_TRUE(is_wanted_by_turns(4e-3, 2e-3));
-  EXPECT_FALSE(is_wanted_by_turns(50e-3, 2e-3));
-  EXPECT_FALSE(is_wanted_by_turns(4e-3, 100e-6)) << "brief turns are those of kernel threads";
+  EXPECT_TRUE(is_wanted_by_turns(4000, 2000));
+  EXPECT_FALSE(is_wanted_by_turns(50'000, 2000));
+  EXPECT_FALSE(is_wanted_by_turns(4000, 100)) << "brief turns are those of kernel threads";
 }
 
 TEST(Patience, GivesTurnsAndReportsAStallOnceAndItsEnd) {
@@ -253,9 +253,9 @@ TEST(Patience, GivesTurnsAndReportsAStallOnceAndItsEnd) {
         .shares_cores = shares,
         .bell = &bell,
         .turn = {.call = [](void* state) { ++static_cast<Seen*>(state)->turns; }, .state = &seen},
-        .stall = {.after_s = 0.02,
+        .stall = {.after_ns = 20 * ns_per_ms,
                   .call =
-                      [](void* state, double, bool over) {
+                      [](void* state, std::int64_t, bool over) {
                         ++(over ? static_cast<Seen*>(state)->ends : static_cast<Seen*>(state)->stalls);
                       },
                   .state = &seen}};
@@ -380,26 +380,26 @@ TEST(HostTurn, IsDueWhenTheClockHasJumpedBack) {
 }
 
 // As many turns as a burst needs; every `period`-th of them is longer.
-bool moved(TurnBurst& burst, double usual_s, double longer_s, int period, int first = 0) {
+bool moved(TurnBurst& burst, std::int64_t usual_ns, std::int64_t longer_ns, int period, int first = 0) {
   burst.restart();
-  for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_s : usual_s);
+  for (int k = first; !burst.is_over(); ++k) burst.add(k % period == period - 1 ? longer_ns : usual_ns);
   return burst.messages_came_in();
 }
 
 TEST(TurnBurst, TellsWorkByTheTimeThatItTakes) {
-  for (const double usual_s : {40e-9, 1e-6}) {
+  for (const std::int64_t usual_ns : {40, 1000}) {
     TurnBurst burst;
-    EXPECT_FALSE(moved(burst, usual_s, usual_s + 30e-9, 2)) << "nothing but jitter";
-    EXPECT_FALSE(moved(burst, usual_s, 1e-3, 10)) << "an interrupt";
-    EXPECT_TRUE(moved(burst, usual_s, 3 * usual_s + 50e-9, 4));
-    EXPECT_FALSE(moved(burst, usual_s, usual_s, 4));
+    EXPECT_FALSE(moved(burst, usual_ns, usual_ns + 30, 2)) << "nothing but jitter";
+    EXPECT_FALSE(moved(burst, usual_ns, ns_per_ms, 10)) << "an interrupt";
+    EXPECT_TRUE(moved(burst, usual_ns, 3 * usual_ns + 50, 4));
+    EXPECT_FALSE(moved(burst, usual_ns, usual_ns, 4));
   }
 }
 
 TEST(TurnBurst, IsNotDeceivedByAHostThatDoesMoreInSomeTurns) {
   TurnBurst burst;
-  for (int k = 0; k < 40; ++k) EXPECT_FALSE(moved(burst, 100e-9, 2e-6, 8, k * 18));
-  EXPECT_TRUE(moved(burst, 100e-9, 2e-6, 3));
+  for (int k = 0; k < 40; ++k) EXPECT_FALSE(moved(burst, 100, 2000, 8, k * 18));
+  EXPECT_TRUE(moved(burst, 100, 2000, 3));
 }
 
 // A host that is quiet until the thread has slept a few times, and then has messages to move in some of its
@@ -410,8 +410,8 @@ class Traffic {
   void turn() {
     ++turns_;
     if (!is_quiet_) {
-      const double end = monotonic_s() + 3e-6;
-      while (turns_ % 3 == 0 && monotonic_s() < end) relax();
+      const std::int64_t end = monotonic_ns() + 3 * ns_per_us;
+      while (turns_ % 3 == 0 && monotonic_ns() < end) relax();
     } else if (turns_ % 64 == 0) {
       naps_in_quiet_ = naps() - naps_before_;
       is_quiet_ = naps_in_quiet_ < enough_naps && turns_ < most_quiet_turns;
@@ -443,7 +443,7 @@ TEST(Patience, DoesNotNapWhileMessagesComeIn) {
   for (const bool has_bell : {true, false}) {
     Bell bell;
     Traffic traffic;
-    Patience patience{.shares_cores = true, .sleep_after_s = 0, .bell = has_bell ? &bell : nullptr};
+    Patience patience{.shares_cores = true, .sleep_after_ns = 0, .bell = has_bell ? &bell : nullptr};
     if (has_bell) {
       patience.turn = {.call = [](void* state) { static_cast<Traffic*>(state)->turn(); }, .state = &traffic};
     }

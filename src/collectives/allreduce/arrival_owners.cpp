@@ -25,6 +25,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/own_floating_point.hpp"
 #include "base/pool.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "transport/lateness.hpp"
@@ -125,6 +126,7 @@ struct OwnersState {
   // result: what the exchange itself takes. The other is the time from the first of these pieces to the
   // median, because pieces of ranks that arrive together come one after the other.
   void note_who_is_late(double end) {
+    const OwnFloatingPoint own;
     pool::List<double> others;
     for (int k = 0; k < size; ++k)
       if (k != rank) others.push_back(first[static_cast<std::size_t>(k)]);

@@ -16,7 +16,7 @@ class Watch {
   // Prints `line(state, waited)` once if the object lives for more than `after_s` seconds; 0: never. `line`
   // may be called in another thread.
   using MakeLine = std::string (*)(const void* state, const std::string& waited);
-  Watch(double after_s, MakeLine line, const void* state);
+  Watch(long after_s, MakeLine line, const void* state);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/line_of_node.hpp"
+#include "base/own_floating_point.hpp"
 #include "mpi/host/clock_messenger.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/tracer/c_interface.hpp"
@@ -283,6 +284,7 @@ void Tracer::add_communicator(MPI_Comm handle, MPI_Comm parent, bool has_group_o
     }
     made->is_of_several_jobs = std::ranges::find(ranks, -1) != ranks.end();
   }
+  const OwnFloatingPoint own;  // a hash table computes when it grows
   const std::uint64_t family = mix_hash(from != nullptr ? from->identity : 0, made->group);
   made->identity = mix_hash(family, created_counts_[family]++);
   recent_communicators_.erase(abi::bits(handle));

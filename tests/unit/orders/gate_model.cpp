@@ -21,7 +21,7 @@ class Gate : public model::Protocol {
     if (thread == shape.ranks) {
       Board board(memory(), shape, 0, {});
       for (int look = 0; look < 3; ++look) {
-        static_cast<void>(board.give_pages_back([&](std::byte*, std::size_t) {
+        static_cast<void>(board.give_pages_back([&](int, std::byte*, std::size_t) {
           for (int owner = 0; owner < shape.ranks; ++owner)
             std::memcpy(board.window(0, owner), &zero, sizeof zero);
         }));
@@ -39,7 +39,7 @@ class Gate : public model::Protocol {
     }
   }
   void end() override {
-    const bool are_given_back = Board(memory(), shape, 0, {}).give_pages_back([](std::byte*, std::size_t) {});
+    const bool are_given_back = Board(memory(), shape, 0, {}).give_pages_back([](int, std::byte*, std::size_t) {});
     model::require(are_given_back, "pages are not given back, although nobody uses them");
   }
 };
