@@ -16,9 +16,10 @@ def test_each_request_of_a_list_has_its_own_error(mpi: Mpi, number: str) -> None
     program = compile_program(mpi, PROGRAMS / "failed_requests.c")
     result = run(mpi, 2, [program, "all", number], timeout=120).succeeded()
     assert result.report.native == 0, str(result)
-    assert result.report.served > result.calls > 50, str(result)
-    # Each row with a failed collective has had one.
-    assert result.stderr.count(" has failed: no memory") > 50, str(result)
+    # All calls but the first four are on communicators on which a collective then fails.
+    failures = result.calls - 4
+    assert failures > 40, str(result)
+    assert result.stderr.count(" has failed: no memory") >= failures, str(result)
 
 
 def test_the_table_is_what_an_mpi_does_by_itself(mpi: Mpi) -> None:

@@ -43,6 +43,16 @@ struct row {
 };
 
 static const struct row rows[] = {
+/* First: after many errors MPICH 4.0 no longer tells the class of one here. */
+#if defined(OPEN_MPI)
+    {GET_STATUS, "f", {"S1 s ="}},
+    {GET_STATUS, "T", {"S1 s ="}},
+#else
+    {GET_STATUS, "f", {"F1 F ="}},
+    {GET_STATUS, "T", {"T1 T ="}},
+#endif
+    {GET_STATUS, "w", {"S0 . ="}},
+
     {WAIT, "a", {"S s 0"}},
     {WAIT, "f", {"F F 0"}},
     {WAIT, "p", {"S s ="}},
@@ -125,15 +135,6 @@ static const struct row rows[] = {
     {TESTALL, "fT", {"I1 FT 00"}},
     {TESTALL, "aqw", {"I0 sFP ==="}},
     {TESTALL, "fW", {"I0 FP =="}},
-
-#if defined(OPEN_MPI)
-    {GET_STATUS, "f", {"S1 s ="}},
-    {GET_STATUS, "T", {"S1 s ="}},
-#else
-    {GET_STATUS, "f", {"F1 F ="}},
-    {GET_STATUS, "T", {"T1 T ="}},
-#endif
-    {GET_STATUS, "w", {"S0 . ="}},
 
     {GET_ANY, "wT", {"T1 .T =="}},
     {GET_ANY, "wf", {"F1 .F =="}},
