@@ -94,13 +94,13 @@ for count in (10, 200_000):
     gc.collect()
 dist.barrier()
 
-# Callbacks that wait for all calls of their group, in several threads at once, and while others begin.
-backend_of_first = groups[0]._get_backend(torch.device("cpu"))
-for _ in range(100):
-    works = []
-    for _ in range(4):
-        works.append(dist.all_reduce(ones(), group=groups[0], async_op=True))
-        works[-1].get_future().then(lambda _: backend_of_first.shutdown())
+# Callbacks that shut down their group, which waits for all its calls, in several threads at once.
+for _ in range(30):
+    group = dist.new_group(backend="offbeat")
+    backend = group._get_backend(torch.device("cpu"))
+    works = [dist.all_reduce(ones(), group=group, async_op=True) for _ in range(4)]
+    for work in works:
+        work.get_future().then(lambda _, backend=backend: backend.shutdown())
     for work in works:
         work.wait()
 
