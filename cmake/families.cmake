@@ -87,7 +87,7 @@ set_source_files_properties(
   src/mpi/interpose/activities.cpp
   src/mpi/interpose/activity.cpp
   src/mpi/operations/host_progress.cpp
-  src/mpi/process/service.cpp
+  src/mpi/process/mpi_of_process.cpp
   PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # Further arguments are options of entry_points.py.
@@ -127,7 +127,7 @@ function(offbeat_family family headers)
     src/mpi/host/private_communicator.cpp
     src/mpi/process/freeing.cpp
     src/mpi/process/runtime.cpp
-    src/mpi/process/service.cpp
+    src/mpi/process/mpi_of_process.cpp
     src/mpi/communicators/mpi_board_client.cpp
     src/mpi/communicators/set_up.cpp
     src/mpi/communicators/shadows.cpp

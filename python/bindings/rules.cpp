@@ -93,7 +93,7 @@ Plan plan(std::string_view calls, std::string_view host, int nodes, int ranks_pe
   const Collective known = known_collective(calls.substr(nonblocking ? prefix.size() : 0));
   UserChoice choice{nullptr, std::string(origin)};
   if (!fixed.empty()) choice.expression = interned_expression(known, fixed);
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(known_host(host));
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(known_host(host));
   const offbeat::Machine grids = machine.empty() ? built_in_machine() : read_machine(machine);
   return make_plan(known,
                    {.host = known_host(host),

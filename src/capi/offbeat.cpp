@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/pool.hpp"
 #include "groups/group.hpp"
-#include "groups/mpi_service.hpp"
+#include "groups/mpi_of_process.hpp"
 
 static_assert(OFFBEAT_BOOL == static_cast<int>(offbeat::ElementType::boolean));
 static_assert(OFFBEAT_FLOAT16 == static_cast<int>(offbeat::ElementType::float16));
@@ -106,7 +106,7 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
     return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` and `done` need a group");
   if (!(call.timeout_s >= 0)) return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` is negative");
   return guarded([&] {
-    offbeat::service::Arguments arguments;
+    offbeat::mpi_of_process::Arguments arguments;
     static_cast<offbeat::CallArguments&>(arguments) = {
         .collective = offbeat::served_collective(call.collective),
         .root = call.root,
@@ -231,9 +231,9 @@ const char* offbeat_status_string(offbeat_status status) {
   return "unknown status";
 }
 
-const char* offbeat_last_algorithm(void) { return offbeat::service::last_algorithm(); }
+const char* offbeat_last_algorithm(void) { return offbeat::mpi_of_process::last_algorithm(); }
 
-const char* offbeat_family(void) { return offbeat::service::family().data(); }
+const char* offbeat_family(void) { return offbeat::mpi_of_process::family().data(); }
 
 offbeat_status offbeat_select(const char* collective, const char* expression, char* error,
                               size_t error_size) {
@@ -241,7 +241,7 @@ offbeat_status offbeat_select(const char* collective, const char* expression, ch
       collective == nullptr || expression == nullptr
           ? fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the expression is NULL")
           : guarded([&] {
-              offbeat::service::select(collective, expression);
+              offbeat::mpi_of_process::select(collective, expression);
               offbeat::select_for_groups(offbeat::served_collective(collective), expression);
               return OFFBEAT_OK;
             });
@@ -253,7 +253,7 @@ offbeat_status offbeat_count(const char* collective, offbeat_counters* counters,
   if (collective == nullptr || counters == nullptr || size < sizeof(offbeat_counters))
     return fail(OFFBEAT_ERROR_ARGUMENT, "the collective or the counters are NULL, or `size` is too small");
   return guarded([&] {
-    const auto counts = offbeat::service::count(collective);
+    const auto counts = offbeat::mpi_of_process::count(collective);
     const auto in_groups = offbeat::calls_of_groups(offbeat::served_collective(collective));
     *counters = {counts.intercepted + in_groups, counts.served + in_groups};
     return OFFBEAT_OK;
@@ -281,8 +281,8 @@ offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange,
   if (exchange == nullptr && size > 1) return fail(OFFBEAT_ERROR_ARGUMENT, "`exchange` is NULL");
   const offbeat_status status = guarded([&] {
     *group = reinterpret_cast<offbeat_group*>(Group::make(rank, size, {exchange, state},
-                                                          offbeat::service::observer_of_groups(),
-                                                          offbeat::service::network_of_groups)
+                                                          offbeat::mpi_of_process::observer_of_groups(),
+                                                          offbeat::mpi_of_process::network_of_groups)
                                                   .release());
     return OFFBEAT_OK;
   });
@@ -305,33 +305,36 @@ offbeat_status offbeat_group_give_up(offbeat_group* group, const char* why) {
 }
 
 offbeat_status offbeat_run(const offbeat_call* call) {
-  return with_arguments(call, [](const offbeat::service::Arguments& arguments, const offbeat_call& known) {
-    if (known.group == nullptr) {
-      offbeat::service::run(arguments);
-      return OFFBEAT_OK;
-    }
-    Group& group = *group_of(known.group);
-    group.run(arguments, {.timeout_s = known.timeout_s, .as_begun = known.as_begun != 0});
-    offbeat::service::note_algorithm(group.last_algorithm());
-    return OFFBEAT_OK;
-  });
+  return with_arguments(
+      call, [](const offbeat::mpi_of_process::Arguments& arguments, const offbeat_call& known) {
+        if (known.group == nullptr) {
+          offbeat::mpi_of_process::run(arguments);
+          return OFFBEAT_OK;
+        }
+        Group& group = *group_of(known.group);
+        group.run(arguments, {.timeout_s = known.timeout_s, .as_begun = known.as_begun != 0});
+        offbeat::mpi_of_process::note_algorithm(group.last_algorithm());
+        return OFFBEAT_OK;
+      });
 }
 
 offbeat_status offbeat_begin(const offbeat_call* call, offbeat_request** request) {
   if (request != nullptr) *request = nullptr;
-  return with_arguments(call, [&](const offbeat::service::Arguments& arguments, const offbeat_call& known) {
-    if (request == nullptr && known.done == nullptr) return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
-    if (known.group == nullptr) {
-      *request = hand_out(offbeat::service::begin(arguments));
-      return OFFBEAT_OK;
-    }
-    Group& group = *group_of(known.group);
-    std::unique_ptr<GroupRequest> made =
-        begin_with_done(known, [&](const CallOptions& options) { return group.begin(arguments, options); });
-    offbeat::service::note_algorithm(group.last_algorithm());
-    if (made != nullptr) *request = hand_out(std::move(made));
-    return OFFBEAT_OK;
-  });
+  return with_arguments(
+      call, [&](const offbeat::mpi_of_process::Arguments& arguments, const offbeat_call& known) {
+        if (request == nullptr && known.done == nullptr)
+          return fail(OFFBEAT_ERROR_ARGUMENT, "`request` is NULL");
+        if (known.group == nullptr) {
+          *request = hand_out(offbeat::mpi_of_process::begin(arguments));
+          return OFFBEAT_OK;
+        }
+        Group& group = *group_of(known.group);
+        std::unique_ptr<GroupRequest> made = begin_with_done(
+            known, [&](const CallOptions& options) { return group.begin(arguments, options); });
+        offbeat::mpi_of_process::note_algorithm(group.last_algorithm());
+        if (made != nullptr) *request = hand_out(std::move(made));
+        return OFFBEAT_OK;
+      });
 }
 
 offbeat_status offbeat_test(offbeat_request** request, int* complete) {
@@ -396,6 +399,6 @@ int offbeat_error_code(void) { return last_error.code; }
 
 // The tracer calls this to see the calls of this interface. It comes from the same build, so the function is
 // not in the public header.
-void offbeat_observe(const offbeat::Observer* observer) { offbeat::service::observe(*observer); }
+void offbeat_observe(const offbeat::Observer* observer) { offbeat::mpi_of_process::observe(*observer); }
 
 }  // extern "C"

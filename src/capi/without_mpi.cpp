@@ -4,9 +4,9 @@
 #include "capi/group_trace.hpp"
 #include "groups/algorithm_text.hpp"
 #include "groups/group_network.hpp"
-#include "groups/mpi_service.hpp"
+#include "groups/mpi_of_process.hpp"
 
-namespace offbeat::service {
+namespace offbeat::mpi_of_process {
 namespace {
 
 constinit thread_local const Expression* the_last_algorithm = nullptr;
@@ -26,4 +26,4 @@ Counts count(std::string_view) { return {}; }
 void run(const Arguments&) { refuse(); }
 std::unique_ptr<Request> begin(const Arguments&) { refuse(); }
 
-}  // namespace offbeat::service
+}  // namespace offbeat::mpi_of_process

@@ -114,7 +114,7 @@ std::uint64_t NamedHostAlgorithms::hash() const {
   return hash;
 }
 
-NamedHostAlgorithms named_algorithms_of_any_version(HostMpi host) {
+NamedHostAlgorithms nameable_algorithms_of_any_version(HostMpi host) {
   static constexpr std::string_view people[] = {"this MPI", "Open MPI", "MPICH", "Intel MPI"};
   NamedHostAlgorithms offer{.host = std::string(people[static_cast<std::size_t>(host)]),
                             .reason_for_none = {},

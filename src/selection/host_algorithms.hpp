@@ -51,7 +51,7 @@ struct NamedHostAlgorithms {
 
 // Returns everything that some version of `host` has. It serves where no MPI runs, such as `offbeat explain`.
 // Under Intel MPI a rule cannot name an algorithm, so the offer is empty.
-[[nodiscard]] NamedHostAlgorithms named_algorithms_of_any_version(HostMpi host);
+[[nodiscard]] NamedHostAlgorithms nameable_algorithms_of_any_version(HostMpi host);
 
 // Returns the position of a name in MPICH's description of a variable, which lists "name - text" for each
 // value from 0. Some versions have no line breaks there, so `known` must then contain every name.

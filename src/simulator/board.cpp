@@ -46,7 +46,7 @@ bool SimulatedBoard::charge_fetch(int member, int owner, const void* data, std::
   if (data != nullptr) ++readers_[data];
   const int near = network.ranks_per_cache;
   const double latency = near == 0 || member / near == owner / near ? network.line : network.far_line;
-  SimulatedPort& port = line_ports_[static_cast<std::size_t>(owner)];
+  ExclusivePort& port = line_ports_[static_cast<std::size_t>(owner)];
   const double left = port.pass(simulator_.now(), static_cast<double>(lines) * network.line_gap);
   simulator_.resume_at(left - network.line_gap + latency, rank_of(member), waiter);
   return true;

@@ -66,7 +66,7 @@ class SimulatedBoard final : public BoardInSimulation {
   SimulatedMemory memory_;
   std::vector<Board> boards_;  // the view of each rank
   std::vector<Paused> paused_;
-  std::vector<SimulatedPort> line_ports_;  // per rank: the lines that it wrote, on their way to readers
+  std::vector<ExclusivePort> line_ports_;  // per rank: the lines that it wrote, on their way to readers
   std::vector<std::uint64_t> lines_read_;
   std::unordered_map<const void*, std::uint64_t> readers_;  // how often the data at each address were read
 };

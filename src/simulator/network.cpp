@@ -153,7 +153,7 @@ SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
 // other ranks of the node.
 double Simulator::transmit(SimulatedMessage& message) {
   compute_transfer_times(message);
-  SimulatedPort& out = rank(message.source).ports(message).out;
+  ExclusivePort& out = rank(message.source).ports(message).out;
   const double start = std::max(now_, out.free_at);
   message.last_byte_left = out.pass(now_, message.port_seconds);
   out.free_at += network_.message(message.stays_on_node).send_gap;
@@ -167,7 +167,7 @@ double Simulator::transmit(SimulatedMessage& message) {
 
 double Simulator::depart(SimulatedMessage& message, double start) {
   if (waits_for_network_card(message) && !message.card_has_begun) {
-    SimulatedPort& card = network_cards_[static_cast<std::size_t>(rank(message.source).node_)];
+    ExclusivePort& card = network_cards_[static_cast<std::size_t>(rank(message.source).node_)];
     const double turn = std::max(now_, card.free_at);
     card.pass(now_, network_.node_gap);
     message.card_has_begun = true;
@@ -233,7 +233,7 @@ void Simulator::leave(SharedPort& port, const SimulatedEvent& event) {
 }
 
 void Simulator::arrive(SimulatedMessage& message) {
-  SimulatedPort& in = rank(message.destination).ports(message).in;
+  ExclusivePort& in = rank(message.destination).ports(message).in;
   const double start = std::max(now_, in.free_at);
   message.earliest_received = std::max(message.earliest_received, in.pass(now_, message.port_seconds));
   in.free_at += network_.message(message.stays_on_node).receive_gap;

@@ -10,7 +10,7 @@
 namespace offbeat {
 
 // A resource that serves one request after the other, such as one direction of a network card.
-struct SimulatedPort {
+struct ExclusivePort {
   double free_at = 0;
   double pass(double begin, double seconds) {
     free_at = std::max(free_at, begin) + seconds;

@@ -155,7 +155,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   for (std::vector<SharedPort>* ports : {&node_out_ports_, &node_in_ports_, &memories_}) {
     for (SharedPort& port : *ports) port.clear();
   }
-  std::fill(network_cards_.begin(), network_cards_.end(), SimulatedPort{});
+  std::fill(network_cards_.begin(), network_cards_.end(), ExclusivePort{});
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.memory_ = rank.network_card_ = {};

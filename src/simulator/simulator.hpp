@@ -203,8 +203,8 @@ class SimulatedTransport final : public Transport {
   std::optional<Locality> locality_;
   Lateness lateness_;
   struct Ports {
-    SimulatedPort out;
-    SimulatedPort in;
+    ExclusivePort out;
+    ExclusivePort in;
   };
   [[nodiscard]] Ports& ports(const SimulatedMessage& message) {
     return message.stays_on_node ? memory_ : network_card_;
@@ -212,7 +212,7 @@ class SimulatedTransport final : public Transport {
 
   Ports memory_;  // for messages within the node; card_: for the network
   Ports network_card_;
-  SimulatedPort core_;
+  ExclusivePort core_;
   double waited_until_ = 0;
   int made_late_by_ = 0;  // the rank that made this one late; itself until it has waited
 };
@@ -338,7 +338,7 @@ class Simulator {
   std::vector<SharedPort> node_out_ports_;
   std::vector<SharedPort> node_in_ports_;
   std::vector<SharedPort> memories_;
-  std::vector<SimulatedPort> network_cards_;  // for node_gap
+  std::vector<ExclusivePort> network_cards_;  // for node_gap
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
   SimulatedMessages messages_;

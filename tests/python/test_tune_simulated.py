@@ -108,18 +108,18 @@ def test_errors_name_the_line(line: str, why: str) -> None:
 def test_phases_follow_one_another() -> None:
     """Two ranks on each of two nodes: 2 us on the node, 10 us between the leaders, 2 us on the node."""
     place = Place(plain(), Shape(2, 2))
-    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0.0] * 4]) == pytest.approx([14])
+    assert place.simulate_last_delays_us(phases(TWO_LEVELS), 8, [[0.0] * 4]) == pytest.approx([14])
     # The second rank of the second node comes 20 us later than all others.
-    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 0, 20.0]]) == pytest.approx([14])
+    assert place.simulate_last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 0, 20.0]]) == pytest.approx([14])
     # A leader that is late by 1 us: its node's other rank has sent meanwhile.
-    assert place.last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 1.0, 0]]) == pytest.approx([13])
+    assert place.simulate_last_delays_us(phases(TWO_LEVELS), 8, [[0, 0, 1.0, 0]]) == pytest.approx([13])
 
 
 def test_phases_agree_with_the_algorithm_that_has_them_all() -> None:
     arrivals = [[0.0] * 16, [1.25 * (7 * k % 16) for k in range(16)]]
     place = Place(plain(), Shape(4, 4))
-    assert place.last_delays_us(phases(TWO_LEVELS), 64, arrivals) == pytest.approx(
-        place.last_delays_us(phases("smp"), 64, arrivals), rel=0.01
+    assert place.simulate_last_delays_us(phases(TWO_LEVELS), 64, arrivals) == pytest.approx(
+        place.simulate_last_delays_us(phases("smp"), 64, arrivals), rel=0.01
     )
 
 
@@ -129,7 +129,7 @@ def test_a_phase_on_blocks_has_a_part_of_the_vector() -> None:
     found = phases("scatter binomial then allgather recursive_doubling", "bcast")
     assert [phase.is_cut for phase in found] == [True, True]
     # 2 + 4 and 2 + 2 to the last leaf, then 2 + 2 and 2 + 4.
-    assert place.last_delays_us(found, 8, [[0.0] * 4]) == pytest.approx([20])
+    assert place.simulate_last_delays_us(found, 8, [[0.0] * 4]) == pytest.approx([20])
 
 
 def test_an_algorithm_that_learns_has_seen_a_call_before() -> None:
@@ -141,7 +141,7 @@ def test_an_algorithm_that_learns_has_seen_a_call_before() -> None:
     first = max(simulated.run("allreduce", "arrival_owners", 1 << 20, begins, None)["exits"])
     second = max(simulated.run("allreduce", "arrival_owners", 1 << 20, begins, None)["exits"])
     assert second < first
-    assert place.last_delays_us(own, 1 << 20, [late]) == pytest.approx([1e6 * second - 500])
+    assert place.simulate_last_delays_us(own, 1 << 20, [late]) == pytest.approx([1e6 * second - 500])
 
 
 # -- choices
@@ -172,9 +172,9 @@ def test_a_choice_beats_the_host_everywhere(nodes: tuple[int, ...], size: int) -
                 for count in nodes:
                     place = Place(each, Shape(count, 1))
                     arrivals = [[0.0] * count]
-                    mine = place.last_delays_us((Phase("all", "allreduce", name),), size, arrivals)
+                    mine = place.simulate_last_delays_us((Phase("all", "allreduce", name),), size, arrivals)
                     theirs = [
-                        place.last_delays_us(other, size, arrivals)
+                        place.simulate_last_delays_us(other, size, arrivals)
                         for other in hosts.default_algorithm(host, "allreduce", Shape(count, 1), size)
                     ]
                     assert mine[0] <= min(theirs)[0], f"{name} and {host} on {each.name}, {count} nodes"
@@ -192,16 +192,16 @@ def test_a_simulation_that_takes_too_long_is_no_choice(monkeypatch: pytest.Monke
     monkeypatch.setattr(hosts, "_MOST_EVENTS", -1)
     own = (Phase("all", "allreduce", "ring"),)
     with pytest.raises(hosts.TooLongError):
-        Place(plain(), Shape(1024, 1)).last_delays_us(own, 1 << 20, [[0.0] * 1024])
+        Place(plain(), Shape(1024, 1)).simulate_last_delays_us(own, 1 << 20, [[0.0] * 1024])
 
 
 def test_a_call_above_the_limit_is_not_simulated_to_its_end() -> None:
     own, together = (Phase("all", "allreduce", "ring"),), [[0.0] * 1024]
     place = Place(plain(), Shape(1024, 1))
-    (us,) = place.last_delays_us(own, 1 << 20, together)
+    (us,) = place.simulate_last_delays_us(own, 1 << 20, together)
     with pytest.raises(hosts.TooLongError):
-        place.last_delays_us(own, 1 << 20, together, most_us=us / 2)
-    assert place.last_delays_us(own, 1 << 20, together, most_us=us) == [us]
+        place.simulate_last_delays_us(own, 1 << 20, together, most_us=us / 2)
+    assert place.simulate_last_delays_us(own, 1 << 20, together, most_us=us) == [us]
 
 
 def test_what_cannot_get_onto_the_shortlist_is_not_simulated_to_its_end(
@@ -216,7 +216,9 @@ def test_what_cannot_get_onto_the_shortlist_is_not_simulated_to_its_end(
     assert list(found.scores) == ["rabenseifner"]
     assert found.simulations == len(("binomial", "rabenseifner"))
     ring_us, binomial_us = (
-        Place(machine.read("ethernet"), Shape(1024, 1)).last_delays_us(phases, 1 << 20, [[0.0] * 1024])
+        Place(machine.read("ethernet"), Shape(1024, 1)).simulate_last_delays_us(
+            phases, 1 << 20, [[0.0] * 1024]
+        )
         for phases in ((Phase("all", "allreduce", "ring"),), *host)
     )
     assert ring_us < binomial_us

@@ -40,7 +40,7 @@ TEST(HostAlgorithms, EachNameIsListedOnceForEachCall) {
 }
 
 TEST(HostAlgorithms, LinesOfOneCallContinueOneAnother) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::mpich);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::mpich);
   const HostAlgorithm* smp = offer.find(Collective::allreduce, false, "smp");
   ASSERT_NE(smp, nullptr);
   EXPECT_EQ(smp->number, 8);
@@ -52,13 +52,13 @@ TEST(HostAlgorithms, LinesOfOneCallContinueOneAnother) {
 }
 
 TEST(HostAlgorithms, NoNonBlockingAlgorithmOfOpenMpiIsOffered) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   EXPECT_NE(offer.find(Collective::allreduce, false, "ring"), nullptr);
   EXPECT_EQ(offer.find(Collective::allreduce, true, "ring"), nullptr);
 }
 
 TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such)\nbarrier * * * * native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.rows[0].expression->canonical_text(), "native(tree)");
@@ -69,7 +69,7 @@ TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
 }
 
 TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such) | dissemination | native(tree)\n", offer);
   ASSERT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.rows[0].expression->canonical_text(), "dissemination");
@@ -78,7 +78,7 @@ TEST(HostAlgorithms, AnAlternativeWithAnUnknownNameIsLeftOut) {
 }
 
 TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 2).rows[0].form, RowForm::by_name);
   EXPECT_EQ(plan_of("barrier * * * * native(two_proc)\n", offer, 3).rows[0].form, RowForm::native);
 }
@@ -94,7 +94,7 @@ TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
 }
 
 TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
-  NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const UserChoice fixed{interned_expression(Collective::barrier, "native(none_such)"), "a setting"};
   const Plan plan =
       make_plan(Collective::barrier, {.placement = {.ranks = 4}, .fixed = &fixed, .offer = &offer});
@@ -107,13 +107,13 @@ TEST(HostAlgorithms, AFixedChoiceWithAnUnknownNameSaysWhichNamesThereAre) {
 TEST(HostAlgorithms, TheSegmentsOfAPipelineAreNonBlockingCalls) {
   const Expression ring = parse_expression(Collective::allreduce, "pipeline(4, native(ring))");
   EXPECT_EQ(ring.host_algorithm(), "ring");
-  EXPECT_EQ(named_algorithms_of_any_version(HostMpi::mpich).why_not(Collective::allreduce, ring, 4), "");
-  EXPECT_EQ(named_algorithms_of_any_version(HostMpi::open_mpi).why_not(Collective::allreduce, ring, 4),
+  EXPECT_EQ(nameable_algorithms_of_any_version(HostMpi::mpich).why_not(Collective::allreduce, ring, 4), "");
+  EXPECT_EQ(nameable_algorithms_of_any_version(HostMpi::open_mpi).why_not(Collective::allreduce, ring, 4),
             "names no iallreduce that Open MPI has; it has: none");
 }
 
 TEST(HostAlgorithms, TheLinesOfAGridAreBlockingCalls) {
-  const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const auto why_not = [&](std::string_view text) {
     return offer.why_not(Collective::allreduce, parse_expression(Collective::allreduce, text), 8);
   };
@@ -127,7 +127,7 @@ TEST(HostAlgorithms, TheLinesOfAGridAreBlockingCalls) {
 // Counts how often the offer was asked for.
 int asked = 0;
 const NamedHostAlgorithms& count_offer() {
-  static const NamedHostAlgorithms offer = named_algorithms_of_any_version(HostMpi::open_mpi);
+  static const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   ++asked;
   return offer;
 }

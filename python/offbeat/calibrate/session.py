@@ -327,7 +327,7 @@ def fit_algorithms(
     return fitted, refused, too_few
 
 
-def named_algorithms(choice: Choice) -> list[str]:
+def algorithms_to_fit(choice: Choice) -> list[str]:
     """The algorithms that get parameters by default, under this MPI."""
     return hockney.usual_algorithms(choice.install.vendor, choice.install.version)
 

@@ -162,7 +162,7 @@ def _algorithms(text: str, choice: Choice) -> list[str]:
     if text == _NO_ALGORITHM:
         return []
     if not text:
-        return sessions.named_algorithms(choice)
+        return sessions.algorithms_to_fit(choice)
     names = [name for name in plans.parse_algorithms(text) if name != "native"]
     sessions.check_algorithms(choice, names)
     return names

@@ -189,7 +189,7 @@ class Place:
         """Whether the simulator can run the expression on these nodes."""
         return not self._simulated(self.shape).unsuitable(collective, expression)
 
-    def last_delays_us(
+    def simulate_last_delays_us(
         self,
         phases: Phases,
         size_bytes: int,

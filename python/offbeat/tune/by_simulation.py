@@ -165,7 +165,9 @@ class _Trial:
             seen, *rounds = [[self._skew_us * late for late in row] for row in some]
             rounds = rounds or [seen]  # a pattern that is not random has one round
         try:
-            delays = self.place.last_delays_us(phases, self._question.size_bytes, rounds, seen, most_us)
+            delays = self.place.simulate_last_delays_us(
+                phases, self._question.size_bytes, rounds, seen, most_us
+            )
         except TooLongError:
             return math.inf
         self.simulations += len(delays)

@@ -23,7 +23,7 @@
 // group combine the same operands in the same order; the paper leaves that open.
 // Source: Bienz, Olson and Gropp, EuroMPI 2019. There one rank pauses in each step, and groups have s nodes.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 #include "collectives/phases/combine_in_order.hpp"
 #include "patterns/radices.hpp"
 

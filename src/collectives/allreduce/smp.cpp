@@ -15,7 +15,7 @@
 // Order: that of the reduce on each node, then that of recursive_doubling over the nodes.
 // Source: Zhu, Goodell, Gropp and Thakur, EuroPVM/MPI 2009 (MPICH); "SMP" in Bienz, Olson and Gropp 2019.
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/copy.hpp"
 #include "collectives/board/arrival_direct/channels.hpp"
 #include "collectives/board/arrival_direct/pieces.hpp"
-#include "collectives/board/board_rounds.hpp"
 #include "collectives/board/relayed_bcast.hpp"
+#include "collectives/board/round_beginning.hpp"
 #include "node/board_awaitables.hpp"
 
 namespace offbeat::direct {

@@ -7,7 +7,7 @@
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
-#include "collectives/board/board_rounds.hpp"
+#include "collectives/board/round_beginning.hpp"
 #include "node/board_awaitables.hpp"
 
 namespace offbeat {

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/board/board_rounds.hpp"
+#include "collectives/board/round_beginning.hpp"
 #include "collectives/board/waits.hpp"
 
 namespace offbeat {

@@ -19,7 +19,7 @@
 
 #include <array>
 
-#include "collectives/board/board_rounds.hpp"
+#include "collectives/board/round_beginning.hpp"
 
 namespace offbeat {
 

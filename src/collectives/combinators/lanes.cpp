@@ -19,7 +19,7 @@
 // Source: the full-lane allreduce of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/board/board_round.hpp"
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

@@ -14,7 +14,7 @@
 // Other sizes: the smallest node decides how many lanes there are.
 // Source: the full-lane broadcast of Traff and Hunold 2020; the overlap is ours.
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::lanes {
 namespace {

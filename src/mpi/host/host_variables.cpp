@@ -86,32 +86,32 @@ HostVariables::HostVariables(const Host& host)
     : host_(host),
       write_(host.find("PMPI_T_cvar_write")),
       read_(host.find("PMPI_T_cvar_read")),
-      named_algorithms_(named_algorithms_of_any_version(host.mpi)) {
-  named_algorithms_.algorithms.clear();
-  named_algorithms_.host = version_of(host);
+      offer_(nameable_algorithms_of_any_version(host.mpi)) {
+  offer_.algorithms.clear();
+  offer_.host = version_of(host);
   if (host.mpi == HostMpi::intel) {
     find_intel();
     return;
   }
-  if (!named_algorithms_.reason_for_none.empty()) return;
+  if (!offer_.reason_for_none.empty()) return;
   const HostFunction<decltype(PMPI_Query_thread)> query(host.find("PMPI_Query_thread"));
   int threads = MPI_THREAD_MULTIPLE;
   if (!query || query(&threads) != MPI_SUCCESS || threads == MPI_THREAD_MULTIPLE) {
-    named_algorithms_.reason_for_none = "the program uses MPI_THREAD_MULTIPLE";
+    offer_.reason_for_none = "the program uses MPI_THREAD_MULTIPLE";
     return;
   }
   const HostFunction<decltype(PMPI_T_init_thread)> init(host.find("PMPI_T_init_thread"));
   int provided = 0;
   has_begun_ = init && write_ && read_ && init(threads, &provided) == MPI_SUCCESS;
   if (!has_begun_) {
-    named_algorithms_.reason_for_none = "it has no MPI_T";
+    offer_.reason_for_none = "it has no MPI_T";
     return;
   }
   previous_value_.reserve(2 * collectives.size());
   if (host.mpi == HostMpi::open_mpi) find_open_mpi();
   if (host.mpi == HostMpi::mpich) find_mpich();
-  if (named_algorithms_.algorithms.empty() && named_algorithms_.reason_for_none.empty())
-    named_algorithms_.reason_for_none = "it does not let offbeat choose";
+  if (offer_.algorithms.empty() && offer_.reason_for_none.empty())
+    offer_.reason_for_none = "it does not let offbeat choose";
 }
 
 std::optional<MPI_T_cvar_handle> HostVariables::variable(const std::string& name) const {
@@ -180,7 +180,7 @@ std::optional<int> HostVariables::value_in_enumeration(const std::string& name,
 
 void HostVariables::offer(const HostAlgorithm& algorithm, MPI_T_cvar_handle choice, int value,
                           std::optional<MPI_T_cvar_handle> switch_variable, int switch_value) {
-  named_algorithms_.algorithms.push_back(&algorithm);
+  offer_.algorithms.push_back(&algorithm);
   variables_of_algorithms_.push_back({&algorithm, choice, value, switch_variable, switch_value});
 }
 
@@ -199,7 +199,7 @@ void HostVariables::find_open_mpi() {
                          allocate(index, nullptr, &handle, &count) == MPI_SUCCESS &&
                          read_(handle, &is_on) == MPI_SUCCESS;
     if (!is_read || is_on == 0) {
-      named_algorithms_.reason_for_none =
+      offer_.reason_for_none =
           "it has to start with " + std::string(open_mpi_switch) + "=1 in the environment";
       return;
     }
@@ -236,7 +236,7 @@ void HostVariables::find_intel() {
   for (const HostAlgorithm& each : host_algorithms()) {
     if (each.host != HostMpi::intel || !each.may_be_named) continue;
     const char* told = std::getenv(intel_variable(each).c_str());
-    if (told != nullptr && told == std::to_string(each.number)) named_algorithms_.algorithms.push_back(&each);
+    if (told != nullptr && told == std::to_string(each.number)) offer_.algorithms.push_back(&each);
   }
 }
 
@@ -265,7 +265,7 @@ void HostVariables::end() {
   const HostFunction<decltype(PMPI_T_finalize)> finalize(host_.find("PMPI_T_finalize"));
   restore();
   variables_of_algorithms_.clear();
-  named_algorithms_.algorithms.clear();
+  offer_.algorithms.clear();
   if (finalize) finalize();
 }
 

@@ -36,7 +36,7 @@ class HostVariables {
   HostVariables(const HostVariables&) = delete;
   HostVariables& operator=(const HostVariables&) = delete;
 
-  [[nodiscard]] const NamedHostAlgorithms& offer() const { return named_algorithms_; }
+  [[nodiscard]] const NamedHostAlgorithms& offer() const { return offer_; }
 
   // Sets the variables that make the host run this algorithm, which it offers. restore() gives all of them
   // their values of before. The host may leave a call by the program's error handler, so that restore() does
@@ -86,7 +86,7 @@ class HostVariables {
   const Host& host_;
   HostFunction<decltype(PMPI_T_cvar_write)> write_;
   HostFunction<decltype(PMPI_T_cvar_read)> read_;
-  NamedHostAlgorithms named_algorithms_;
+  NamedHostAlgorithms offer_;
   std::vector<AlgorithmVariables> variables_of_algorithms_;
   std::vector<PreviousValue> previous_value_;  // what restore() has to write, the last first
   bool has_begun_ = false;                     // MPI_T is initialised

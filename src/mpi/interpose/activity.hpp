@@ -35,7 +35,7 @@ class Activity {
   static void* operator new(std::size_t bytes) { return pool::allocate(bytes); }
   static void operator delete(void* memory, std::size_t bytes) { pool::release(memory, bytes); }
 
-  // Storage that a Service needs until the collective completes: kept() returns its sides or lists, and
+  // Storage that a ServedCall needs until the collective completes: kept() returns its sides or lists, and
   // staged() its staged call.
   [[nodiscard]] Sides& kept(Sides*) { return sides_; }
   [[nodiscard]] Lists& kept(Lists*) { return lists_; }
@@ -174,7 +174,7 @@ struct ActivityCarrier {
 template <Collective collective, Form form, class Arguments>
 [[nodiscard]] std::unique_ptr<Activity> make_activity(Runtime& process, const Arguments& call,
                                                       Outcome& outcome) noexcept {
-  using Serving = Service<collective, Arguments, ActivityCarrier>;
+  using Serving = ServedCall<collective, Arguments, ActivityCarrier>;
   const InsideOffbeat guard;
   last_algorithm = nullptr;
   outcome = {};

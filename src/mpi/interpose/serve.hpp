@@ -25,7 +25,7 @@ class CallWithoutData : public JudgedCall<collective, Arguments, Carrier> {
 };
 
 template <Collective collective, class Arguments, class Carrier>
-using Service = std::conditional_t<
+using ServedCall = std::conditional_t<
     !moves_data(collective), CallWithoutData<collective, Arguments, Carrier>,
     std::conditional_t<facts_of(collective).has_operation, CombiningCall<collective, Arguments, Carrier>,
                        CopyingCall<collective, Arguments, Carrier>>>;
@@ -43,8 +43,8 @@ template <Collective collective, class Arguments>
       return {};
     }
     BlockingCarrier carrier{process.types()};
-    typename Service<collective, Arguments, BlockingCarrier>::KeptBuffers kept;
-    using Serving = Service<collective, Arguments, BlockingCarrier>;
+    typename ServedCall<collective, Arguments, BlockingCarrier>::KeptBuffers kept;
+    using Serving = ServedCall<collective, Arguments, BlockingCarrier>;
     const Outcome outcome = Serving(process, call, carrier, kept).run();
     if (outcome.kind == Outcome::Kind::native && !outcome.is_counted) process.count_native(collective);
     return outcome;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls in slots: RoundBeginning (collectives/board/board_rounds.hpp) with WaitForAllSlots and InSlots, which
-// also uses short slots (immediate.hpp, arrival_direct/in_slots.hpp); with ReadersBefore (readers.hpp),
+// Calls in slots: RoundBeginning (collectives/board/round_beginning.hpp) with WaitForAllSlots and InSlots,
+// which also uses short slots (immediate.hpp, arrival_direct/in_slots.hpp); with ReadersBefore (readers.hpp),
 // TreePass and TreeForm (immediate_tree.hpp, tree_form.hpp), and BruckInSlots.
 #include "modelled.hpp"
 //

@@ -11,10 +11,10 @@ namespace {
 
 // A channel leads from one giver to one taker. It is a part of a window, which its chunks fill again and
 // again. The two ranks need no other rank, so a late rank delays only what it gives and takes itself.
-class Channel {
+class WindowChannel {
  public:
   // Sends `length` elements, which both ranks know. In `round`, a piece is the whole channel.
-  Channel(const WindowRound& round, int giver, int taker, std::size_t length)
+  WindowChannel(const WindowRound& round, int giver, int taker, std::size_t length)
       : round_(round),
         giver_(giver),
         piece_(round.exchanged.piece_of(giver, taker)),
@@ -97,7 +97,7 @@ Task run_through_channels(const WindowRound& round) {
         if (!exchanged.takes(taker)) continue;
         const auto to = static_cast<std::size_t>(taker);
         const ConstVector given_block = exchanged.block_to(taker);
-        const Channel channel(round, round.net.rank, taker, given_block.count);
+        const WindowChannel channel(round, round.net.rank, taker, given_block.count);
         while (given[to] < channel.chunks()) {
           if (given[to] - known[to] == channel.chunks_in_flight())
             known[to] = channel.count(channel.taken_count(), known[to]);
@@ -127,12 +127,12 @@ Task run_through_channels(const WindowRound& round) {
         if (!exchanged.gives(giver)) continue;
         const auto from = static_cast<std::size_t>(giver);
         const Vector receipt = exchanged.place_of_block_from(giver);
-        const Channel channel(round, giver, round.net.rank, receipt.count);
+        const WindowChannel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put_count(), taken[from]);
         // In place, a chunk of the input must be sent before a received chunk takes its place. One of the two
         // directions may have fewer chunks.
         if (exchanged.every_rank_gives_and_takes() && receipt.data == exchanged.block_to(giver).data) {
-          const Channel back(round, round.net.rank, giver, exchanged.block_to(giver).count);
+          const WindowChannel back(round, round.net.rank, giver, exchanged.block_to(giver).count);
           if (given[from] < back.chunks()) there = std::min(there, given[from]);
         }
         for (; taken[from] < there; ++taken[from]) {

@@ -4,7 +4,7 @@
 
 #include "base/copy.hpp"
 #include "collectives/board/arrival_direct/block_exchange.hpp"
-#include "collectives/board/board_rounds.hpp"
+#include "collectives/board/round_beginning.hpp"
 #include "collectives/board/waits.hpp"
 #include "node/board.hpp"
 

@@ -14,7 +14,7 @@
 // output has another order, each rank collects them in separate memory and copies them to their places.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN); the order of the phases is ours.
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

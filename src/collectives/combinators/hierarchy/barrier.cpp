@@ -8,7 +8,7 @@
 // Cost: T_LEADERS(nodes), plus two barriers on a node.
 // Source: Open MPI's coll/han (coll_han_barrier.c).
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

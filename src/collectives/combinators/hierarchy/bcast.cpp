@@ -10,7 +10,7 @@
 // Cost: T_LEADERS(nodes, n), plus the copy of the last segment on a node.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

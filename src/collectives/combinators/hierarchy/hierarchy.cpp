@@ -10,9 +10,8 @@
 // Cost: T_LEADERS(nodes, n), plus the nodes' work before the first segment and after the last one.
 // Order: that of NODE on each node, then that of LEADERS over the nodes.
 // Source: Alizadeh et al. 2022, section 4; the overlap is ours.
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
-
 #include "collectives/combinators/combinators.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

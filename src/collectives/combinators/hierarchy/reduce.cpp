@@ -11,7 +11,7 @@
 // Order: that of NODE over the ranks of each node, then that of LEADERS over the nodes.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

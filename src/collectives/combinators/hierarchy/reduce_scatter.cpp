@@ -15,7 +15,7 @@
 // Order: that of the board's reduce over the ranks of each node, then that of LEADERS over the nodes.
 // Source: ours.
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

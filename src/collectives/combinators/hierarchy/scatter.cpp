@@ -10,7 +10,7 @@
 // the root first copies the blocks into the order of the nodes.
 // Source: Luo et al., IEEE CLUSTER 2020 (HAN).
 #include "collectives/combinators/combinators.hpp"
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
 namespace offbeat::hierarchies {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "groups/mpi_of_process.hpp"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,13 +12,12 @@
 #include "base/log.hpp"
 #include "base/pool.hpp"
 #include "groups/algorithm_text.hpp"
-#include "groups/mpi_service.hpp"
 #include "groups/observation.hpp"
 #include "mpi/communicators/mpi_network.hpp"
 #include "mpi/host/observer.hpp"
 #include "mpi/process/runtime.hpp"
 
-namespace offbeat::service {
+namespace offbeat::mpi_of_process {
 
 const char* last_algorithm() { return algorithm_text(offbeat::last_algorithm); }
 
@@ -179,4 +180,4 @@ std::unique_ptr<Request> begin(const Arguments& arguments) {
   return request;
 }
 
-}  // namespace offbeat::service
+}  // namespace offbeat::mpi_of_process

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
+
 #include <algorithm>
 
-#include "collectives/combinators/hierarchy/hierarchy.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat::hierarchies {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the C interface needs from the MPI of a process, in a header without mpi.h. The preload libraries have
-// these functions in mpi/process/service.cpp. liboffbeat.so has them in capi/without_mpi.cpp.
+// these functions in mpi/process/mpi_of_process.cpp. liboffbeat.so has them in capi/without_mpi.cpp.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class GroupNetwork;
 class GroupObserver;
 }  // namespace offbeat
 
-namespace offbeat::service {
+namespace offbeat::mpi_of_process {
 
 [[nodiscard]] std::string_view family();
 
@@ -62,4 +62,4 @@ void run(const Arguments& arguments);
 // The functions of the request throw CommunicationError, also after MPI_Finalize.
 [[nodiscard]] std::unique_ptr<Request> begin(const Arguments& arguments);
 
-}  // namespace offbeat::service
+}  // namespace offbeat::mpi_of_process
