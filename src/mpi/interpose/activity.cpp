@@ -33,8 +33,7 @@ void agree_early(MPI_Comm parent, MPI_Comm made) noexcept {
 // Only a persistent call may make its communicator here, because a non-blocking call must not wait for other
 // ranks.
 Communicator* ActivityCarrier::find(Runtime& process, MPI_Comm handle, Collective collective) const {
-  Communicator* communicator = activity.is_persistent() ? process.communicator(handle, collective)
-                                                        : process.find_without_waiting(handle, collective);
+  Communicator* communicator = known != nullptr ? known : process.communicator(handle, collective);
   if (communicator == nullptr) return nullptr;
   communicator->has_requests(collective);
   if (!activity.is_persistent()) communicator->count(collective);

@@ -152,7 +152,9 @@ void set_status(const Host& host, MPI_Status* status);
 struct ActivityCarrier {
   static constexpr bool may_wait = false;
   Activity& activity;
+  Communicator* known;  // the call's; null if a persistent call still has to make it
 
+  [[nodiscard]] const Communicator* find_known(const Runtime&, MPI_Comm) const { return known; }
   [[nodiscard]] Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) const;
   Staged& keep(std::optional<Staged>&) const { return activity.staged().emplace(); }
   // A persistent call may not have stand-ins: it keeps its vectors for all starts, and each start chooses an
@@ -183,6 +185,10 @@ template <Collective collective, Form form, class Arguments>
     const bool is_started = form == Form::persistent ? process.is_started() : process.has_started();
     Communicator* const known =
         is_started ? process.find_without_waiting(call.communicator, collective) : nullptr;
+    if (form == Form::nonblocking && known != nullptr && known->copies_alone(collective)) {
+      outcome.kind = Outcome::Kind::alone;
+      return nullptr;
+    }
     if (form == Form::persistent ? is_started : known != nullptr) {
       operations_under_way.clear();
       const auto make = [&] { return std::make_unique<Activity>(process, form); };
@@ -190,7 +196,7 @@ template <Collective collective, Form form, class Arguments>
       const bool others_count = known != nullptr && known->serves() && known->size() > 1;
       auto activity = others_count ? known->break_on_error(collective, std::size_t{0}, make) : make();
       activity->set_communicator_handle(call.communicator);
-      ActivityCarrier carrier{*activity};
+      ActivityCarrier carrier{*activity, known};
       auto& kept = activity->kept(static_cast<typename Serving::KeptBuffers*>(nullptr));
       outcome = Serving(process, call, carrier, kept).run();
       if (outcome.kind == Outcome::Kind::served) return activity;

@@ -39,6 +39,9 @@ struct BlockingCarrier {
   static constexpr bool may_wait = true;  // for the agreement of other ranks, so it may call the host
   const Types& types;
 
+  [[nodiscard]] static const Communicator* find_known(const Runtime& process, MPI_Comm handle) {
+    return process.find_in_cache(handle);
+  }
   [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {
     Communicator* communicator = process.communicator(handle, collective);
     if (communicator != nullptr) communicator->count(collective);

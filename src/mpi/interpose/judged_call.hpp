@@ -22,6 +22,7 @@ namespace offbeat {
 // are judged before anything collective is done, and before the call is counted: this rank is then left out
 // of the call until it calls again, as it is without offbeat.
 //
+// carrier.find_known(...) returns the communicator if it has been found before, otherwise null.
 // carrier.find(...) returns the communicator and counts the call there, or returns null if the host has to
 // serve it. A call that may be served ends in carrier.carry_out<collective>(communicator, call, bytes,
 // shares, kept), whose outcome is that of the whole. The collective is known to the compiler there, so that a
@@ -54,7 +55,7 @@ class JudgedCall {
 
   // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator.
   [[nodiscard]] bool find_rank_and_size() {
-    if (const Communicator* mine = process_.find_in_cache(call_.communicator)) {
+    if (const Communicator* mine = carrier_.find_known(process_, call_.communicator)) {
       rank_ = mine->rank();
       size_ = mine->size();
     } else if (call_.communicator == MPI_COMM_NULL) {

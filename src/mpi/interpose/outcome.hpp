@@ -14,8 +14,9 @@ class RowTrial;
 
 // The result of an attempt to serve a call.
 struct Outcome {
-  // `by_name`: the host has to serve the call by the native(NAME) in last_algorithm.
-  enum class Kind : std::uint8_t { served, native, failed, by_name };
+  // `by_name`: the host has to serve the call by the native(NAME) in last_algorithm. `alone`: a non-blocking
+  // call among one rank, which is a copy, is to be served like a blocking one.
+  enum class Kind : std::uint8_t { served, native, failed, by_name, alone };
   Kind kind = Kind::native;
   bool is_counted = false;  // true if a communicator has counted the call; otherwise the process has to
   // Says where a call is measured that the host has to serve: `in_trial` for a blocking one, a place among

@@ -62,25 +62,18 @@ template <Collective collective, CountKind counts, class Call, class... Argument
                                                             arguments...);
 }
 
-// Returns true for a communicator of one rank, whose calls are copies: they are over at once, and an empty
-// request of the host suffices.
-template <Collective collective>
-bool has_one_rank(const Runtime& process, MPI_Comm communicator) {
-  const Communicator* known = process.find_in_cache(communicator);
-  return known != nullptr && known->copies_alone(collective);
-}
-
 // Serves a call of MPI_IX.
 template <Collective collective, CountKind counts, class Call, class... Arguments>
 int call_nonblocking(Runtime& process, const Call& call, Arguments... arguments) {
   constexpr Form form = Form::nonblocking;
   MPI_Request* request = std::get<sizeof...(arguments) - 1>(std::tie(arguments...));
-  if (has_one_rank<collective>(process, call.communicator)) {
-    const Outcome outcome = serve<collective>(process, call);
-    if (outcome.kind == Outcome::Kind::served) return process.host.Ibarrier(call.communicator, request);
-  }
   Outcome outcome;
   const Activity* activity = make_activity<collective, form>(process, call, outcome).release();
+  if (outcome.kind == Outcome::Kind::alone) {
+    outcome = serve<collective>(process, call);
+    // The copy is over, so an empty request of the host suffices.
+    if (outcome.kind == Outcome::Kind::served) return process.host.Ibarrier(call.communicator, request);
+  }
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
   if (activity != nullptr) {
     *request = activity->request();
