@@ -19,8 +19,8 @@ namespace offbeat::trace {
 
 class Writer {
  public:
-  // Creates a file and the folder that it is in. The file is mapped in windows of `window_bytes`: a multiple of
-  // the page size. If the file cannot be created, failure() says why.
+  // Creates a file and the folder that it is in. The file is mapped in windows of `window_bytes`: a multiple
+  // of the page size. If the file cannot be created, failure() says why.
   Writer(const std::string& path, std::size_t window_bytes, std::uint64_t most_bytes);
   ~Writer();
   Writer(const Writer&) = delete;
@@ -95,7 +95,7 @@ class Writer {
   std::uint64_t slots_ = 0;
   FileMemory window_;
   std::byte* first_slot_ = nullptr;  // of the window; the first window begins with the header
-  std::uint64_t window_begin_ = 0;  // the number of its first slot
+  std::uint64_t window_begin_ = 0;   // the number of its first slot
   const std::size_t window_bytes_;
   const std::uint64_t most_bytes_;
   std::uint64_t file_bytes_ = 0;

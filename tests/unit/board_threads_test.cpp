@@ -202,7 +202,8 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
   std::atomic<std::uint32_t> wrong_elements{0};
 
   const auto give_pages_back = [](Board& board) {
-    return board.give_pages_back([](int, std::byte* pages, std::size_t bytes) { std::memset(pages, 0, bytes); });
+    return board.give_pages_back(
+        [](int, std::byte* pages, std::size_t bytes) { std::memset(pages, 0, bytes); });
   };
   std::atomic<std::uint32_t> arrived{0};
   std::atomic<std::uint32_t> given_back{0};

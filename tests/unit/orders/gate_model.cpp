@@ -39,7 +39,8 @@ class Gate : public model::Protocol {
     }
   }
   void end() override {
-    const bool are_given_back = Board(memory(), shape, 0, {}).give_pages_back([](int, std::byte*, std::size_t) {});
+    const bool are_given_back =
+        Board(memory(), shape, 0, {}).give_pages_back([](int, std::byte*, std::size_t) {});
     model::require(are_given_back, "pages are not given back, although nobody uses them");
   }
 };

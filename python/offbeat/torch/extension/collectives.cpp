@@ -95,9 +95,9 @@ struct SparseFacts {
   }
   static std::string text(const int64_t* facts) {
     const bool is_average = facts[2] == ReduceOp::AVG;
-    return c10::str("a sparse tensor of ", static_cast<at::ScalarType>(facts[1]),
-                    " with the shape ", at::IntArrayRef(facts + 5, static_cast<size_t>(facts[4])), ", ",
-                    facts[3], " sparse dimensions, ", is_average ? "AVG" : "SUM");
+    return c10::str("a sparse tensor of ", static_cast<at::ScalarType>(facts[1]), " with the shape ",
+                    at::IntArrayRef(facts + 5, static_cast<size_t>(facts[4])), ", ", facts[3],
+                    " sparse dimensions, ", is_average ? "AVG" : "SUM");
   }
   // All ranks see the facts of all, so they throw the same error.
   static void require_equal(const Tensor& of_all) {
