@@ -361,8 +361,9 @@ class Board {
   [[nodiscard]] MarkExchange exchange(Word& word, Mark mark);
   // Writes a mark. A rank that reads the mark sees everything that this rank wrote before.
   [[nodiscard]] Announcement announce(Word& word, Mark mark);
-  // Takes the time of one cache line's transfer, in virtual time only.
-  [[nodiscard]] Touch touch();
+  // Takes the time of one cache line's transfer, and that of writing `bytes` more bytes that another rank has
+  // read; in virtual time only.
+  [[nodiscard]] Touch touch(std::size_t bytes = 0);
   // Takes the time in which the lines come from `owner`, who wrote them, in virtual time only.
   [[nodiscard]] Fetch charge_fetch(int owner, const void* data, std::size_t bytes);
   // Pauses, because this rank has nothing to do until another rank gets further.

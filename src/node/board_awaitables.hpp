@@ -16,7 +16,9 @@ class Board::Arrival {
  public:
   Arrival(Board& board, Word& counter) : board_(board), arrival_counter_(counter) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  void await_suspend(std::coroutine_handle<> waiter) const {
+    board_.simulation->exchange(board_.rank, waiter);
+  }
   // The counter is never reset. In each round that uses this half it grows by the number of ranks.
   [[nodiscard]] int await_resume() const {
     return static_cast<int>(arrival_counter_.fetch_add(1, std::memory_order_acq_rel) %
@@ -30,13 +32,16 @@ class Board::Arrival {
 
 class Board::Touch {
  public:
-  explicit Touch(Board& board) : board_(board) {}
+  Touch(Board& board, std::size_t bytes) : board_(board), bytes_(bytes) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  void await_suspend(std::coroutine_handle<> waiter) const {
+    board_.simulation->touch(board_.rank, waiter, bytes_);
+  }
   void await_resume() const {}
 
  private:
   Board& board_;
+  std::size_t bytes_;
 };
 
 class Board::Fetch {
@@ -76,7 +81,9 @@ class Board::MarkExchange {
  public:
   MarkExchange(Board& board, Word& word, std::uint64_t value) : board_(board), word_(word), value_(value) {}
   [[nodiscard]] bool await_ready() const { return board_.simulation == nullptr; }
-  void await_suspend(std::coroutine_handle<> waiter) const { board_.simulation->touch(board_.rank, waiter); }
+  void await_suspend(std::coroutine_handle<> waiter) const {
+    board_.simulation->exchange(board_.rank, waiter);
+  }
   [[nodiscard]] Mark await_resume() const { return Mark(word_.exchange(value_, std::memory_order_acq_rel)); }
 
  private:
@@ -115,7 +122,7 @@ class Board::Pause {
 inline Board::Arrival Board::arrive(Word& word) { return {*this, word}; }
 inline Board::Announcement Board::announce(Word& word, Mark mark) { return {*this, word, mark.word()}; }
 inline Board::MarkExchange Board::exchange(Word& word, Mark mark) { return {*this, word, mark.word()}; }
-inline Board::Touch Board::touch() { return Touch(*this); }
+inline Board::Touch Board::touch(std::size_t bytes) { return {*this, bytes}; }
 inline Board::Fetch Board::charge_fetch(int owner, const void* data, std::size_t bytes) {
   return {*this, owner, data, bytes};
 }

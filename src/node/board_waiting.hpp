@@ -29,8 +29,11 @@ class Awaited {
 // The simulator's replacement for real time; null in production.
 class BoardInSimulation {
  public:
-  // Resumes `waiter` when the transfer of a cache line is over.
-  virtual void touch(int rank, std::coroutine_handle<> waiter) = 0;
+  // Resumes `waiter` when the transfer of a cache line is over, and of the lines of `bytes` more bytes that
+  // the rank writes.
+  virtual void touch(int rank, std::coroutine_handle<> waiter, std::size_t bytes = 0) = 0;
+  // Resumes `waiter` when a line has come from the core that wrote it last, and is written.
+  virtual void exchange(int rank, std::coroutine_handle<> waiter) = 0;
   // Resumes `waiter` after the next touch by any rank after which `awaited` may hold.
   virtual void pause(int rank, std::coroutine_handle<> waiter, Awaited awaited = {}) = 0;
   // Resumes `waiter` when this rank has read `bytes` bytes that `owner` wrote. Returns false if that takes no

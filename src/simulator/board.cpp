@@ -29,8 +29,19 @@ void SimulatedBoard::clear() {
   readers_.clear();
 }
 
-void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter) {
-  simulator_.touch(rank_of(member), waiter);
+void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter, std::size_t bytes) {
+  const std::size_t lines = (bytes + BoardShape::line - 1) / BoardShape::line;
+  const double further =
+      simulator_.network_.put_line * static_cast<double>(std::max<std::size_t>(lines, 1) - 1);
+  simulator_.touch(rank_of(member), waiter, further);
+}
+
+// Nobody knows which core has the line, so it counts as a far one if there are any.
+void SimulatedBoard::exchange(int member, std::coroutine_handle<> waiter) {
+  const Network& network = simulator_.network_;
+  const bool all_near = network.ranks_per_cache == 0 || network.ranks_per_cache >= shape_.ranks;
+  const double read = network.far_line == 0 ? 0 : all_near ? network.line : network.far_line;
+  simulator_.touch(rank_of(member), waiter, shape_.ranks > 1 ? read : 0);
 }
 
 void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter, Awaited awaited) {
@@ -47,8 +58,9 @@ bool SimulatedBoard::charge_fetch(int member, int owner, const void* data, std::
   const int near = network.ranks_per_cache;
   const double latency = near == 0 || member / near == owner / near ? network.line : network.far_line;
   ExclusivePort& port = line_ports_[static_cast<std::size_t>(owner)];
-  const double left = port.pass(simulator_.now(), static_cast<double>(lines) * network.line_gap);
-  simulator_.resume_at(left - network.line_gap + latency, rank_of(member), waiter);
+  const double gap = simulator_.beyond_cache(network.line_gap);
+  const double left = port.pass(simulator_.now(), static_cast<double>(lines) * gap);
+  simulator_.resume_at(left - gap + latency, rank_of(member), waiter);
   return true;
 }
 

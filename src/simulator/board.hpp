@@ -35,7 +35,8 @@ class SimulatedBoard final : public BoardInSimulation {
   // Resets the board: memory zero, round 0, no rank waiting.
   void clear();
 
-  void touch(int member, std::coroutine_handle<> waiter) override;
+  void touch(int member, std::coroutine_handle<> waiter, std::size_t bytes) override;
+  void exchange(int member, std::coroutine_handle<> waiter) override;
   void pause(int member, std::coroutine_handle<> waiter, Awaited awaited) override;
   bool charge_fetch(int member, int owner, const void* data, std::size_t bytes,
                     std::coroutine_handle<> waiter) override;

@@ -22,6 +22,8 @@ struct SimulatedMessage {
   std::size_t carried_bytes = 0;    // bytes that are not a phantom
   double alpha = 0;                 // its latency in seconds
   double port_seconds = 0;          // how long it occupies a port
+  double send_copy_seconds = 0;     // how long the sender's core copies it
+  double receive_copy_seconds = 0;  // how long the receiver's core copies it
   double first_posted = 0;          // when its first side was posted
   double handed_to_network = 0;     // when the sender's core has handed it to the network
   double last_byte_left = 0;        // when its last byte leaves, if the node does not delay it

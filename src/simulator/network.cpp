@@ -68,8 +68,11 @@ SimulatedMessage* Simulator::receive(SimulatedTransport& self, Transfer& transfe
   if (!message.is_eager) {
     note_wait(message.source, message.first_posted, self.rank_);
     start_rendezvous(message);
+  } else if (message.has_arrived && message.receive_copy_seconds > 0) {
+    begin_receive_copy(message);
+    if (message.is_final()) find_or_post(message);
   } else if (message.is_final() && message.earliest_received <= now_) {
-    const double overhead = network_.message(message.stays_on_node).receive_overhead;
+    const double overhead = receive_overhead(message);
     deliver(message);
     if (overhead > 0) {
       schedule(self.core_.pass(now_, overhead), Kind::half_complete, &transfer, self.rank_);
@@ -104,7 +107,7 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   ++result_.messages;
   if (!message.stays_on_node) ++result_.inter_node_messages;
   result_.bytes += message.bytes;
-  const double overhead = network_.message(message.stays_on_node).send_overhead;
+  const double overhead = network_.message(message.stays_on_node).send_overhead + network_.step;
   message.handed_to_network = overhead > 0 ? self.core_.pass(now_, overhead) : now_;
   if (!message.is_eager) {
     if (expected) start_rendezvous(message);
@@ -130,10 +133,18 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   }
 }
 
+// The step of an exchange is part of its send half.
+double Simulator::receive_overhead(const SimulatedMessage& message) const {
+  return network_.message(message.stays_on_node).receive_overhead +
+         (message.receiver->to == Transfer::nobody ? network_.step : 0);
+}
+
 void Simulator::compute_transfer_times(SimulatedMessage& message) const {
   const Protocol protocol = network_.protocol(message.stays_on_node, message.bytes);
   message.alpha = protocol.alpha;
   message.port_seconds = bytes_on_wire(message) * protocol.beta;
+  message.send_copy_seconds = bytes_on_wire(message) * protocol.send_copy;
+  message.receive_copy_seconds = bytes_on_wire(message) * protocol.receive_copy;
 }
 
 // Sends a message off that is not eager. Both sides are posted.
@@ -145,6 +156,7 @@ void Simulator::start_rendezvous(SimulatedMessage& message) {
 }
 
 SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
+  if (message.stays_on_node && !shares_memory()) return nullptr;
   std::vector<SharedPort>& ports = message.stays_on_node ? memories_ : node_out_ports_;
   return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
 }
@@ -153,9 +165,14 @@ SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
 // other ranks of the node.
 double Simulator::transmit(SimulatedMessage& message) {
   compute_transfer_times(message);
-  ExclusivePort& out = rank(message.source).ports(message).out;
-  const double start = std::max(now_, out.free_at);
-  message.last_byte_left = out.pass(now_, message.port_seconds);
+  SimulatedTransport& sender = rank(message.source);
+  ExclusivePort& out = sender.ports(message).out;
+  double start = std::max(now_, out.free_at);
+  if (message.send_copy_seconds > 0) {
+    start = std::max(start, sender.core_.free_at);
+    out.free_at = sender.core_.pass(start, message.send_copy_seconds) - message.port_seconds;
+  }
+  message.last_byte_left = out.pass(start, message.port_seconds);
   out.free_at += network_.message(message.stays_on_node).send_gap;
   // Others may reach the node's port first.
   if (start > now_ && (shared_port_of(message) != nullptr || waits_for_network_card(message))) {
@@ -180,9 +197,12 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   double left = message.last_byte_left;
   if (SharedPort* port = shared_port_of(message); port != nullptr) {
     message.is_leaving_node = true;
+    const bool is_copied_twice = message.send_copy_seconds > 0 && message.receive_copy_seconds > 0;
     occupy(*port, {.message = &message, .rank = message.source},
-           message.stays_on_node ? 2 * bytes_on_wire(message) : bytes_on_wire(message));
+           (message.stays_on_node ? (is_copied_twice ? 4 : 2) : 1) * bytes_on_wire(message));
     left = not_known_yet;
+  } else if (message.send_copy_seconds > 0) {
+    message.earliest_received = left + message.alpha;
   }
   schedule(start + message.alpha, Kind::arrive, &message, message.destination);
   return left;
@@ -238,12 +258,20 @@ void Simulator::arrive(SimulatedMessage& message) {
   message.earliest_received = std::max(message.earliest_received, in.pass(now_, message.port_seconds));
   in.free_at += network_.message(message.stays_on_node).receive_gap;
   message.has_arrived = true;
+  if (message.receiver != nullptr) begin_receive_copy(message);
   if (!message.stays_on_node && !node_in_ports_.empty()) {
     message.is_entering_node = true;
     if (start > now_) return schedule(start, Kind::enter, &message, message.destination);
     return enter(message);
   }
   if (!message.is_leaving_node) find_or_post(message);
+}
+
+void Simulator::begin_receive_copy(SimulatedMessage& message) {
+  if (message.receive_copy_seconds == 0) return;
+  ExclusivePort& core = rank(message.destination).core_;
+  message.earliest_received =
+      std::max(message.earliest_received, core.pass(now_, message.receive_copy_seconds));
 }
 
 void Simulator::enter(SimulatedMessage& message) {
@@ -262,7 +290,7 @@ void Simulator::finish_arrival(SimulatedMessage& message) {
   const int source = message.source;
   const int destination = message.destination;
   const double receiver_sends_until = message.receiver_sends_until;
-  const double overhead = network_.message(message.stays_on_node).receive_overhead;
+  const double overhead = receive_overhead(message);
   deliver(message);
   const double received = overhead > 0 ? rank(destination).core_.pass(now_, overhead) : now_;
   if (const double end = std::max(receiver_sends_until, received); end > now_) {

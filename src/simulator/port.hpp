@@ -63,6 +63,8 @@ class SharedPort {
     return use;
   }
   void clear() { *this = SharedPort(rate_); }
+  // Sets the rate. Nothing may be under way.
+  void set_rate(double rate) { rate_ = rate; }
 
   // The time and the sequence number of the last event that was scheduled for next(). Earlier events are
   // void.

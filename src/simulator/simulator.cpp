@@ -11,6 +11,7 @@
 namespace offbeat {
 namespace {
 
+constexpr std::size_t longest_working_memory = std::size_t{2} << 20;  // both windows of a rank, by default
 constexpr std::uint64_t events_between_reports = std::uint64_t{1} << 20;
 
 void require(bool condition, const char* what) {
@@ -67,15 +68,25 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   }
   require(network_.ranks_per_cache >= 0, "ranks_per_cache must not be negative");
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
-                    network_.gamma, network_.copy, network_.line, network_.far_line, network_.line_gap,
+                    network_.intra_send_copy, network_.intra_receive_copy, network_.gamma, network_.copy,
+                    network_.line, network_.far_line, network_.line_gap, network_.put_line, network_.step,
                     network_.node_gap}) >= 0,
           "costs must not be negative");
+  double least_memory_rate = network_.memory_rate;
+  for (const BeyondCache& each : network_.beyond) {
+    require(std::min({each.gamma, each.copy}) >= 0 && each.ranks >= 0, "costs must not be negative");
+    require(each.memory_rate > 0, "the rates of a node must be positive");
+    least_memory_rate = std::min(least_memory_rate, each.memory_rate);
+  }
   for (const std::vector<Protocol>& protocols :
        {network_.intra_longer_messages, network_.inter_longer_messages}) {
     require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
             "the protocols of longer messages must be in the order of their lengths");
-    require(std::ranges::all_of(protocols,
-                                [](const Protocol& each) { return each.alpha >= 0 && each.beta >= 0; }),
+    require(std::ranges::all_of(
+                protocols,
+                [](const Protocol& each) {
+                  return std::min({each.alpha, each.beta, each.send_copy, each.receive_copy}) >= 0;
+                }),
             "costs must not be negative");
   }
   int most = 0;
@@ -96,7 +107,7 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     node_out_ports_.resize(number, SharedPort(network_.injection_rate));
   if (std::isfinite(network_.ejection_rate) && (has_company || fastest * network_.ejection_rate < 1))
     node_in_ports_.resize(number, SharedPort(network_.ejection_rate));
-  if (std::isfinite(network_.memory_rate)) memories_.resize(number, SharedPort(network_.memory_rate));
+  if (std::isfinite(least_memory_rate)) memories_.resize(number, SharedPort(least_memory_rate));
   if (network_.node_gap > 0) network_cards_.resize(number);
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
@@ -104,6 +115,25 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     if (options.learns) self.lateness = &self.lateness_;
   }
   if (options.board_window_bytes > 0) make_boards(options.board_window_bytes);
+  set_call_bytes(0);
+}
+
+void Simulator::set_call_bytes(std::size_t bytes) {
+  int on_node = 1;
+  for (int node = 0; node < membership_.nodes(); ++node)
+    on_node = std::max(on_node, static_cast<int>(membership_.members(node).size()));
+  core_costs_ = {.gamma = network_.gamma, .copy = network_.copy, .memory_rate = network_.memory_rate};
+  const std::size_t data = bytes + std::min(bytes, longest_working_memory);
+  for (const BeyondCache& each : network_.beyond) {
+    const int sharers = each.ranks == 0 ? on_node : std::min(each.ranks, on_node);
+    if (data * static_cast<std::size_t>(sharers) > each.cache_bytes) core_costs_ = each;
+  }
+  for (SharedPort& memory : memories_) memory.set_rate(core_costs_.memory_rate);
+}
+
+double Simulator::beyond_cache(double line_seconds) const {
+  return std::max(0.0,
+                  line_seconds - (core_costs_.copy - network_.copy) * static_cast<double>(BoardShape::line));
 }
 
 void Simulator::make_boards(std::size_t window_bytes) {
@@ -314,9 +344,12 @@ std::uint64_t Simulator::random() {
 double Simulator::duration(const Computation& computation) const {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
-  return static_cast<double>(computation.destination.bytes()) *
-             (copies ? network_.copy : network_.gamma * static_cast<double>(operands - 1)) +
-         static_cast<double>(computation.second_destination.bytes()) * network_.copy;
+  const double put =
+      computation.to_shared ? beyond_cache(network_.put_line) / static_cast<double>(BoardShape::line) : 0;
+  return network_.step +
+         static_cast<double>(computation.destination.bytes()) *
+             ((copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) + put) +
+         static_cast<double>(computation.second_destination.bytes()) * core_costs_.copy;
 }
 
 // The core begins now and would end at `done`. Others on the node may make that later.
@@ -331,7 +364,7 @@ void Simulator::begin(Computation& computation, int rank, double done) {
 bool Simulator::start(SimulatedTransport& self, Computation& computation) {
   const double begins = std::max(now_, self.core_.free_at);
   const double done = self.core_.pass(now_, duration(computation));
-  if (!memories_.empty() && computation.destination.bytes() + computation.second_destination.bytes() > 0) {
+  if (shares_memory() && computation.destination.bytes() + computation.second_destination.bytes() > 0) {
     if (begins > now_) {
       schedule(begins, Kind::begin, &computation, self.rank_);
     } else {

@@ -25,6 +25,10 @@
 //
 //    overhead   A message occupies the sender's core for o_s before t, and the receiver's for o_r after
 //               `done` (LogP: Culler et al., PPoPP 1993). Messages and reductions share the core.
+//    copies     While a message leaves, the sender's core copies it for m O_s, and while it arrives, the
+//               receiver's core for m O_r, but not before the receive is posted (O of LogGOPS: Hoefler,
+//               Schneider and Lumsdaine, HPDC 2010). A message through memory that two ranks share has both
+//               copies. They overlap if it is alone. In an exchange each core makes two copies.
 //    gap        A port rests for a gap after each message (LogGP: Alexandrov et al., SPAA 1995). In and out
 //               have gaps of their own. So have the cards of the nodes: two messages begin to leave a node at
 //               least node_gap apart.
@@ -33,8 +37,9 @@
 //               `handshake`.
 //    fan-in     All messages that enter a node at the same time share ejection_rate equally.
 //    memory     All that the ranks of a node do in memory at the same time shares memory_rate equally. A
-//               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m, and a
-//               message within the node counts as a copy.
+//               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m. A message
+//               within the node counts as the copies that cores make of it, and at least as one.
+//    caches     If the data of a call exceed a cache, `beyond` has the costs of cores and the rate of memory.
 #pragma once
 
 #include <algorithm>
@@ -75,6 +80,10 @@ struct Protocol {
   std::size_t from_bytes;
   double alpha;
   double beta;
+  double send_copy = 0;     // O_s: seconds per byte that the sender's core copies
+  double receive_copy = 0;  // O_r: the same of the receiver's core
+
+  [[nodiscard]] bool is_copied() const { return send_copy > 0 || receive_copy > 0; }
 };
 
 // What each message costs besides latency and bytes, in seconds.
@@ -86,6 +95,17 @@ struct MessageCosts {
   double handshake = 0;    // above eager_bytes: the way of the request, and that of the answer
 
   [[nodiscard]] bool operator==(const MessageCosts&) const = default;
+};
+
+// What cores take if the data of a call exceed a cache of `cache_bytes`, which `ranks` ranks of a node share
+// (0: all of them). The data of a rank are its input and its output, and memory that it shares or works in:
+// as much, but no more than two windows of a board.
+struct BeyondCache {
+  std::size_t cache_bytes = 0;
+  int ranks = 1;
+  double gamma = 0;
+  double copy = 0;
+  double memory_rate = std::numeric_limits<double>::infinity();
 };
 
 // The costs of a machine. Times are in seconds, sizes in bytes, rates in bytes per second.
@@ -101,12 +121,20 @@ struct Network {
   // If far_line is 0, reading what another rank wrote is free. Otherwise the first line takes `line` from a
   // rank that shares a last-level cache with the reader, and far_line from any other rank. Each further line
   // takes line_gap. Lines of one rank leave it one after the other, line_gap apart, as with the gap of LogP.
-  // So if p ranks read one word, the last one has it after about p gaps.
+  // So if p ranks read one word, the last one has it after about p gaps. line_gap and put_line are times in
+  // addition to copying and combining. Lines that are no longer in a cache come from no other core. So beyond
+  // a cache, only what exceeds the additional time of copying there counts.
   double line = 1e-7;
   double far_line = 0;
   double line_gap = 0;
+  // A rank's core takes `step` to begin an exchange of messages, a copy or a combination: what it touches
+  // first is in no cache.
+  double step = 0;
+  double put_line = 0;      // time to take a line that is written to a window from the core that has read it
   int ranks_per_cache = 0;  // consecutive ranks of a board that share a last-level cache; 0: all ranks
-  // Alpha and beta of longer messages, shortest first.
+  double intra_send_copy = 0;     // O_s of the shortest messages within a node
+  double intra_receive_copy = 0;  // O_r
+  // The costs of longer messages, shortest first.
   std::vector<Protocol> intra_longer_messages{};
   std::vector<Protocol> inter_longer_messages{};
   std::size_t envelope_bytes = 0;  // bytes that each message has besides its data
@@ -120,6 +148,7 @@ struct Network {
   double ejection_rate = std::numeric_limits<double>::infinity();  // limit of all that enters a node
   double memory_rate =
       std::numeric_limits<double>::infinity();  // limit of what a node's cores read and write
+  std::vector<BeyondCache> beyond{};            // smallest cache first
 
   [[nodiscard]] const MessageCosts& message(bool within_node) const {
     return within_node ? intra_message : inter_message;
@@ -127,15 +156,17 @@ struct Network {
   // True if no message costs more than latency and bytes, and nothing but R_N limits a node.
   [[nodiscard]] bool is_hockney() const {
     return intra_message == MessageCosts{} && inter_message == MessageCosts{} && node_gap == 0 &&
-           !std::isfinite(ejection_rate) && !std::isfinite(memory_rate);
+           !std::isfinite(ejection_rate) && !std::isfinite(memory_rate) && beyond.empty() && step == 0 &&
+           intra_send_copy == 0 && intra_receive_copy == 0 &&
+           std::ranges::none_of(intra_longer_messages, &Protocol::is_copied);
   }
   [[nodiscard]] bool is_eager(bool within_node, std::size_t bytes) const {
     return bytes <= (within_node ? intra_eager_bytes.value_or(eager_bytes) : eager_bytes);
   }
   // Returns the costs of a message of `bytes` bytes.
   [[nodiscard]] Protocol protocol(bool within_node, std::size_t bytes) const {
-    Protocol found =
-        within_node ? Protocol{0, intra_alpha, intra_beta} : Protocol{0, inter_alpha, inter_beta};
+    Protocol found = within_node ? Protocol{0, intra_alpha, intra_beta, intra_send_copy, intra_receive_copy}
+                                 : Protocol{0, inter_alpha, inter_beta};
     for (const Protocol& longer : within_node ? intra_longer_messages : inter_longer_messages) {
       if (bytes >= longer.from_bytes) found = longer;
     }
@@ -231,6 +262,10 @@ class Simulator {
   // adversary's seed. Throws SimulationError; an exception of a task is nested in it.
   SimulationResult run(const MakeRootTask& make, std::span<const double> arrivals = {}, int lanes = 1);
 
+  // Says how many bytes the input and the output of a rank have together, which decides whether the data of a
+  // call exceed a cache. Counts for the next runs.
+  void set_call_bytes(std::size_t bytes);
+
   // `report` is called after every 2^20 events of a run, with the number of events so far and the virtual
   // time. If it throws, the run ends.
   using ProgressReport = std::function<void(std::uint64_t events, double now)>;
@@ -296,9 +331,15 @@ class Simulator {
   void note_wait(int waiter, double since, int other);
 
   void compute_transfer_times(SimulatedMessage& message) const;
+  [[nodiscard]] double receive_overhead(const SimulatedMessage& message) const;
+  // Occupies the receiver's core with the message's copy, from now on.
+  void begin_receive_copy(SimulatedMessage& message);
+  // Returns the part of `line_seconds` that counts beyond a cache.
+  [[nodiscard]] double beyond_cache(double line_seconds) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
   // on the node, the node's memory. Returns null if no limit there can delay it.
   [[nodiscard]] SharedPort* shared_port_of(const SimulatedMessage& message);
+  [[nodiscard]] bool shares_memory() const { return std::isfinite(core_costs_.memory_rate); }
   [[nodiscard]] bool waits_for_network_card(const SimulatedMessage& message) const {
     return !message.stays_on_node && network_.node_gap > 0;
   }
@@ -312,8 +353,8 @@ class Simulator {
 
   void make_boards(std::size_t window_bytes);
   [[nodiscard]] std::string describe_at_boards() const;
-  void touch(int rank, std::coroutine_handle<> waiter) {
-    schedule(now_ + network_.line, Kind::touch, waiter.address(), rank);
+  void touch(int rank, std::coroutine_handle<> waiter, double further) {
+    schedule(now_ + network_.line + further, Kind::touch, waiter.address(), rank);
   }
 
   void dispatch(const SimulatedEvent& event);
@@ -328,6 +369,7 @@ class Simulator {
   [[nodiscard]] bool adversary_delays() { return adversary_.has_value() && (random() & 1) != 0; }
 
   Network network_;
+  BeyondCache core_costs_;  // the costs of cores for calls of the present length
   bool phantom_;
   std::optional<Adversary> adversary_;
   ProgressReport report_progress_;

@@ -386,7 +386,10 @@ class World final : public BoardInSimulation {
     return std::ranges::all_of(members_, [](const Member& member) { return member.state == State::done; });
   }
 
-  void touch(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::touching); }
+  void touch(int rank, std::coroutine_handle<> waiter, std::size_t) override {
+    stop(rank, waiter, State::touching);
+  }
+  void exchange(int rank, std::coroutine_handle<> waiter) override { stop(rank, waiter, State::touching); }
   void pause(int rank, std::coroutine_handle<> waiter, Awaited /* it looks itself */) override {
     stop(rank, waiter, State::paused);
   }

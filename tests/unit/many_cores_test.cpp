@@ -390,5 +390,71 @@ TEST(SimulatedLines, TakeLatencyAndGap) {
   EXPECT_EQ(exits(from_one).last_exit, 0);
 }
 
+TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
+  Network network{.gamma = 1, .copy = 1, .line = 1, .far_line = 1, .line_gap = 128, .put_line = 64};
+  const auto last_exit = [&](auto work) {
+    Simulator simulator(1, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    simulator.set_call_bytes(1000);
+    return simulator.run([&](int, Endpoint net) -> Task { co_await work(net); }).last_exit;
+  };
+  const Vector window{nullptr, 128, 1};
+  const auto put = [&](Endpoint net) { return net.put(window, window); };
+  EXPECT_EQ(last_exit(put), 128 + 2 * 64);
+  EXPECT_EQ(last_exit([&](Endpoint net) { return net.copy(window, window); }), 128);
+  // Beyond a cache, 64 bytes take 32 longer, which the 64 of a line have in them.
+  network.beyond = {{.cache_bytes = 1, .gamma = 1.5, .copy = 1.5}};
+  EXPECT_EQ(last_exit(put), 1.5 * 128 + 2 * 32);
+  network.beyond = {{.cache_bytes = 1, .gamma = 3, .copy = 3}};
+  EXPECT_EQ(last_exit(put), 3 * 128);
+}
+
+TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
+  Network network{.line = 1, .far_line = 10, .ranks_per_cache = 2, .ranks_per_node = 2};
+  const auto last_exit = [&] {
+    Simulator simulator(network.ranks_per_node, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    return simulator
+        .run([](int, Endpoint net) -> Task {
+          Board& board = *net.board();
+          co_await board.exchange(board.round_word(1, 0), {1, net.rank});
+        })
+        .last_exit;
+  };
+  EXPECT_EQ(last_exit(), 1 + 1);
+  network.ranks_per_node = 4;  // two of which are far from the other two
+  EXPECT_EQ(last_exit(), 10 + 1);
+  network.ranks_per_node = 1;
+  EXPECT_EQ(last_exit(), 1);
+  network.ranks_per_node = 4;
+  network.far_line = 0;
+  EXPECT_EQ(last_exit(), 1);
+}
+
+TEST(SimulatedLines, ThatARankGivesTakeTimeBesideTheFirst) {
+  Network network{.line = 1, .put_line = 4, .ranks_per_node = 2};
+  const auto last_exit = [&](std::size_t bytes) {
+    Simulator simulator(2, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    return simulator.run([&](int, Endpoint net) -> Task { co_await net.board()->touch(bytes); }).last_exit;
+  };
+  EXPECT_EQ(last_exit(0), 1);
+  EXPECT_EQ(last_exit(64), 1);
+  EXPECT_EQ(last_exit(65), 1 + 4);
+}
+
+TEST(SimulatedLines, OfOneRankLeaveItFasterThanOtherMemoryBeyondACache) {
+  Network network{.copy = 1, .line = 1, .far_line = 1, .line_gap = 128, .ranks_per_node = 2};
+  const auto last_exit = [&] {
+    Simulator simulator(2, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    simulator.set_call_bytes(1000);
+    return simulator
+        .run([&](int rank, Endpoint net) -> Task {
+          co_await net.board()->charge_fetch(rank ^ 1, nullptr, 128);
+        })
+        .last_exit;
+  };
+  EXPECT_EQ(last_exit(), 1 + 128);
+  network.beyond = {{.cache_bytes = 1, .copy = 2}};
+  EXPECT_EQ(last_exit(), 1 + 64);
+}
+
 }  // namespace
 }  // namespace offbeat

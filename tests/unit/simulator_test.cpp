@@ -330,6 +330,74 @@ TEST(SimulatedTime, OverheadsOccupyTheCoresOfSenderAndReceiver) {
   }
 }
 
+// A message within a node, through memory that both ranks share: a copy in, and a copy out.
+Network copied() {
+  Network network = flat();
+  network.ranks_per_node = 8;
+  network.intra_send_copy = network.intra_receive_copy = beta;
+  network.intra_longer_messages = {{128, alpha, beta}};  // those are copied by no core
+  return network;
+}
+
+TEST(SimulatedTime, TheCopiesOfAMessageOverlapIfItIsAlone) {
+  for (const std::size_t eager_bytes : {std::size_t{0}, std::size_t{1} << 20}) {
+    Network network = copied();
+    network.eager_bytes = eager_bytes;
+    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 64 * beta);
+    // The copy out waits for the receiver, and is all that is left if the message is there.
+    EXPECT_EQ(one_message(network, 64, 1).exits[1], 1 + (eager_bytes > 0 ? 0 : alpha) + 64 * beta);
+    network.intra_send_copy = 2 * beta;  // slower than the port
+    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 128 * beta);
+    network.intra_send_copy = beta;
+    network.intra_receive_copy = 2 * beta;
+    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 128 * beta);
+  }
+}
+
+TEST(SimulatedTime, InAnExchangeEachCoreMakesBothCopies) {
+  const auto exchanged = [](const Network& network, std::size_t bytes) {
+    Simulator simulator(2, network, phantoms);
+    return simulator.run([&](int, Endpoint net) { return recursive_doubling(net, phantom(bytes)); })
+        .last_exit;
+  };
+  Network network = copied();
+  network.gamma = 0;
+  network.intra_alpha = beta;
+  EXPECT_EQ(exchanged(network, 64), 2 * 64 * beta);
+  EXPECT_EQ(exchanged(network, 128), alpha + 128 * beta);
+  network.intra_receive_copy = 0;  // the sender alone copies
+  EXPECT_EQ(exchanged(network, 64), beta + 64 * beta);
+}
+
+TEST(SimulatedTime, ACoreTakesAStepToBeginAnExchangeOrAComputation) {
+  constexpr double step = 0x3p-13;
+  Network network = flat();
+  network.step = step;
+  EXPECT_EQ(one_message(network, 64).exits[1], step + alpha + 64 * beta + step);
+  EXPECT_EQ(one_message(network, 64, 1).exits[1], 1 + step);
+  Simulator simulator(2, network, phantoms);
+  const auto last_exit = [&](auto work) {
+    return simulator.run([&](int rank, Endpoint net) { return work(rank, net); }).last_exit;
+  };
+  const auto exchange = [&](int, Endpoint net) { return recursive_doubling(net, phantom(64)); };
+  EXPECT_EQ(last_exit(exchange), step + alpha + 64 * beta + step + 64 * gamma_);
+  EXPECT_EQ(last_exit([](int, Endpoint net) { return reduce_three(net, phantom(64)); }), step + 128 * gamma_);
+}
+
+TEST(SimulatedTime, CopiesOfMessagesShareTheCoreWithReductions) {
+  const Network network = copied();
+  Simulator simulator(2, network, phantoms);
+  const auto result = simulator.run(
+      [&](int rank, Endpoint net) {
+        if (rank == 0) return send(net, 1, phantom(64));
+        return both(
+            net, [](Endpoint branch) { return receive(branch, 0, phantom(64)); },
+            [](Endpoint branch) { return reduce_three(branch, phantom(4096)); });
+      },
+      {}, 2);
+  EXPECT_EQ(result.exits[1], 2 * 4096 * gamma_ + 64 * beta);
+}
+
 TEST(SimulatedTime, ManyMessagesAtOnceOccupyTheCoreOneAfterTheOther) {
   for (Network network : {flat(), rendezvous()}) {
     network.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
@@ -509,6 +577,12 @@ TEST(SimulatedTime, CostsMustNotBeNegative) {
   };
   refuses([](Network& network) { network.inter_message.send_overhead = -1; });
   refuses([](Network& network) { network.intra_message.handshake = -1; });
+  refuses([](Network& network) { network.intra_send_copy = -1; });
+  refuses([](Network& network) { network.intra_longer_messages = {{1, 0, 0, 0, -1}}; });
+  refuses([](Network& network) { network.put_line = -1; });
+  refuses([](Network& network) { network.step = -1; });
+  refuses([](Network& network) { network.beyond = {{.cache_bytes = 1, .copy = -1}}; });
+  refuses([](Network& network) { network.beyond = {{.cache_bytes = 1, .memory_rate = 0}}; });
   refuses([](Network& network) { network.node_gap = -1; });
   refuses([](Network& network) { network.ejection_rate = 0; });
   refuses([](Network& network) { network.memory_rate = -1; });
@@ -597,6 +671,44 @@ TEST(SimulatedTime, ANodesRateIsForLateMessagesToo) {
         simulator.run([&](int, Endpoint net) { return recursive_doubling(net, phantom(8)); }, arrivals);
     EXPECT_NEAR(result.last_delay(), 2 * (alpha + 8 * gamma_) + 8 * beta, 1e-8 + 1e-15 * begin) << begin;
   }
+}
+
+TEST(SimulatedTime, DataThatExceedACacheTakeTheTimesBeyondIt) {
+  Network network = flat();
+  network.ranks_per_node = 4;
+  network.copy = 0x1p-22;
+  network.beyond = {{.cache_bytes = 4096, .ranks = 1, .gamma = 2 * gamma_, .copy = 0x1p-20},
+                    {.cache_bytes = 32768, .ranks = 0, .gamma = 4 * gamma_, .copy = 0x1p-19}};
+  Simulator simulator(8, network, phantoms);
+  const auto reduced = [&](std::size_t call_bytes) {
+    simulator.set_call_bytes(call_bytes);
+    return simulator.run([&](int, Endpoint net) { return reduce_three(net, phantom(1000)); }).last_exit;
+  };
+  const auto copied = [&] {
+    return simulator.run([&](int, Endpoint net) { return copy_twice(net, phantom(1000)); }).last_exit;
+  };
+  EXPECT_EQ(reduced(0), 2 * 1000 * gamma_);
+  EXPECT_EQ(reduced(2048), 2 * 1000 * gamma_);  // and as much that is shared or worked in
+  EXPECT_EQ(copied(), 2 * 1000 * 0x1p-22);
+  EXPECT_EQ(reduced(2049), 2 * 1000 * 2 * gamma_);
+  EXPECT_EQ(copied(), 2 * 1000 * 0x1p-20);
+  EXPECT_EQ(reduced(4096), 2 * 1000 * 2 * gamma_);  // four ranks share the second cache
+  EXPECT_EQ(reduced(4097), 2 * 1000 * 4 * gamma_);
+  EXPECT_EQ(copied(), 2 * 1000 * 0x1p-19);
+  EXPECT_EQ(reduced(8), 2 * 1000 * gamma_);
+}
+
+TEST(SimulatedTime, MemoryIsSharedOnlyBeyondACache) {
+  Network network = flat();
+  network.ranks_per_node = 4;
+  network.beyond = {{.cache_bytes = 4096, .gamma = gamma_, .memory_rate = 3 / gamma_}};
+  Simulator simulator(4, network, phantoms);
+  const auto reduced = [&] {
+    return simulator.run([&](int, Endpoint net) { return reduce_three(net, phantom(1024)); }).last_exit;
+  };
+  EXPECT_EQ(reduced(), 2 * 1024 * gamma_);
+  simulator.set_call_bytes(1 << 20);
+  EXPECT_DOUBLE_EQ(reduced(), 4 * 4 * 1024 / (3 / gamma_));  // reads three and writes one
 }
 
 TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {

@@ -46,7 +46,12 @@ Task contribute(const BoardRound& round, UncollectedResults*) {
       Patience::Wait wait(board.patience);
       const auto is_there = [&] { return round.is_marked(partial_result_word(step, before)); };
       while (!is_there()) co_await board.pause(wait, is_there);
-      co_await net.reduce(*round.call.op, mine, round.chunk_on_board(before, chunk), input);
+      const ConstVector theirs = round.chunk_on_board(before, chunk);
+      co_await board.charge_fetch(before, nullptr, sizeof(Board::Word));
+      co_await board.charge_fetch(before, theirs.data, theirs.bytes());
+      Computation sum = net.reduce(*round.call.op, mine, theirs, input);
+      sum.to_shared = true;
+      co_await sum;
     }
     co_await board.announce(last ? BoardRound::result(step) : partial_result_word(step, net.rank),
                             round.mark());

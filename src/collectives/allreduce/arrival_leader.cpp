@@ -46,12 +46,17 @@ Task combine_as_leader(const BoardRound& round) {
           const auto index = static_cast<std::size_t>(rank);
           if (rank == net.rank || combined[index] != chunk || !round.is_marked(contribution_word(step, rank)))
             continue;
-          operands[ready++] = round.chunk_on_board(rank, chunk).data;
+          const ConstVector theirs = round.chunk_on_board(rank, chunk);
+          co_await round.board.charge_fetch(rank, nullptr, sizeof(Board::Word));
+          co_await round.board.charge_fetch(rank, theirs.data, theirs.bytes());
+          operands[ready++] = theirs.data;
           ++combined[index];
         }
         if (ready == 1) continue;
         found = true;
-        co_await net.reduce(*round.call.op, sum, operands, ready);
+        Computation partial = net.reduce(*round.call.op, sum, operands, ready);
+        partial.to_shared = true;
+        co_await partial;
         ranks_in[chunk] += ready - 1;
       }
       if (!found) co_await round.board.pause(wait);

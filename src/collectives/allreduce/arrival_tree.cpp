@@ -131,7 +131,8 @@ Task contribute(const BoardRound& round, UncollectedResults* results) {
         if (!comes_second) break;  // the neighbour comes second, and combines
       }
       const ConstVector theirs = round.chunk_on_board(first.holder, chunk);
-      co_await round.board.charge_fetch(first.holder, theirs.data, BoardShape::line + theirs.bytes());
+      co_await round.board.charge_fetch(first.holder, nullptr, sizeof(Board::Word));
+      co_await round.board.charge_fetch(first.holder, theirs.data, theirs.bytes());
       partial.add(theirs.data, neighbour < net.rank);
       place = first.holder;
       stands = false;

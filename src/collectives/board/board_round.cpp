@@ -19,6 +19,7 @@ Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
     const auto is_ready = [&] { return results.find_ready(); };
     while (!is_ready()) co_await round.board.pause(wait, is_ready);
     round.prefetch_next_input();  // a result of all ranks is there, so all have begun the round
+    co_await results.charge_fetch_of_word();
     co_await results.charge_fetch();
     co_await results.copy_found_chunk();
   }

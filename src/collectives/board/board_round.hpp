@@ -82,9 +82,12 @@ class BoardRound {
   // Returns true if the node's result of a chunk is on the board. collect_chunk() copies it to the output.
   [[nodiscard]] const Board::Word& result_of(std::size_t chunk) const { return result(step(chunk)); }
   [[nodiscard]] bool has_result(std::size_t chunk) const { return is_marked(result_of(chunk)); }
+  [[nodiscard]] Board::Fetch charge_fetch_of_result_word(std::size_t chunk) const {
+    return board.charge_fetch(holder(result_of(chunk)), &result_of(chunk), sizeof(Board::Word));
+  }
   [[nodiscard]] Board::Fetch charge_fetch_of_result(std::size_t chunk) const {
-    const Vector data = chunk_on_board(holder(result(step(chunk))), chunk);
-    return board.charge_fetch(holder(result(step(chunk))), data.data, BoardShape::line + data.bytes());
+    const Vector data = chunk_on_board(holder(result_of(chunk)), chunk);
+    return board.charge_fetch(holder(result_of(chunk)), data.data, data.bytes());
   }
   [[nodiscard]] Computation collect_chunk(std::size_t chunk) const {
     Computation copy =
@@ -129,7 +132,11 @@ class UncollectedResults {
     }
     return false;
   }
-  // Takes the time to fetch the chunk that find_ready() found, in virtual time only.
+  // These take the time to see the word that announces the chunk that find_ready() found, and then the time
+  // to fetch the chunk; in virtual time only.
+  [[nodiscard]] Board::Fetch charge_fetch_of_word() const {
+    return round_.charge_fetch_of_result_word(next_);
+  }
   [[nodiscard]] Board::Fetch charge_fetch() const { return round_.charge_fetch_of_result(next_); }
   // Copies the chunk that find_ready() found to the output.
   [[nodiscard]] Computation copy_found_chunk() {

@@ -101,7 +101,7 @@ class WaitForAllSlots {
  private:
   template <class Waits>
   bool put_own_data(Waits& waits) {
-    if (!waits.touch()) return false;
+    if (!waits.touch([this] { return form_.reading_of(board_.rank); })) return false;
     form_.put_own_data();
     board_.bell().ring();
     is_too_long_ = is_too_long(form_);

@@ -71,6 +71,10 @@ class SpinningWaits {
   // nothing to wait for, and `reading` is not called.
   [[nodiscard]] static bool touch() { return true; }
   template <class MakeReading>
+  [[nodiscard]] static bool touch(MakeReading&&) {
+    return true;
+  }
+  template <class MakeReading>
   [[nodiscard]] static bool charge_fetch(int, MakeReading&&) {
     return true;
   }
@@ -100,8 +104,14 @@ class SuspendingWaits {
     return until(std::forward<Condition>(condition));
   }
   [[nodiscard]] bool touch() {
+    return touch([] { return Reading{}; });
+  }
+  // The rank writes what others read.
+  template <class MakeReading>
+  [[nodiscard]] bool touch(MakeReading&& reading) {
     if (!is_virtual_time() || std::exchange(is_wait_over_, false)) return true;
     pending_wait_ = PendingWait::touch;
+    reading_ = reading();
     return false;
   }
   template <class MakeReading>
@@ -123,7 +133,7 @@ class SuspendingWaits {
         board_.pause(*wait_).await_suspend(waiter);
         return true;
       case PendingWait::touch:
-        board_.touch().await_suspend(waiter);
+        board_.touch(reading_.bytes).await_suspend(waiter);
         return true;
       default:
         return board_.charge_fetch(owner_, reading_.data, reading_.bytes).await_suspend(waiter);

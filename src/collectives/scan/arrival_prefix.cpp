@@ -277,7 +277,8 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
     Patience::Wait wait(board.patience);
     while (!has_arrived(source, steps.sum_of_source(step))) co_await board.pause(wait);
     const ConstVector theirs = place(source, steps.sum_of_source(step));
-    co_await board.charge_fetch(source, theirs.data, BoardShape::line + theirs.bytes());
+    co_await board.charge_fetch(source, nullptr, sizeof(Board::Word));
+    co_await board.charge_fetch(source, theirs.data, theirs.bytes());
     const bool is_needed_above = steps.is_needed_above(step + 1);
     const Vector mine = is_needed_above ? place(net.rank, step + 1) : call.output;
     if (is_needed_above || !is_exclusive(call)) {
@@ -325,7 +326,8 @@ Task pass_prefix_on(const BoardRound& round) {
     Patience::Wait wait(board.patience);
     while (!round.is_marked(word)) co_await board.pause(wait);
     const ConstVector prefix = round.chunk_on_board(below, chunk);
-    co_await board.charge_fetch(below, prefix.data, BoardShape::line + prefix.bytes());
+    co_await board.charge_fetch(below, nullptr, sizeof(Board::Word));
+    co_await board.charge_fetch(below, prefix.data, prefix.bytes());
     if (is_last && !is_exclusive(round.call)) {
       co_await net.reduce(*round.call.op, output, prefix, input);
     } else if (!is_last) {

@@ -137,7 +137,8 @@ Task run_through_channels(const WindowRound& round) {
         }
         for (; taken[from] < there; ++taken[from]) {
           const ConstVector piece = channel.window_place(taken[from]);
-          co_await board.charge_fetch(giver, piece.data, BoardShape::line + piece.bytes());
+          co_await board.charge_fetch(giver, nullptr, sizeof(Board::Word));
+          co_await board.charge_fetch(giver, piece.data, piece.bytes());
           Computation copy = round.net.copy(channel.chunk_of(receipt, taken[from]), piece);
           copy.past_cache = round.past_cache;
           copy.source_is_stable = there == channel.chunks();

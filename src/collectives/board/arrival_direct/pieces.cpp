@@ -71,7 +71,8 @@ Task take_pieces(const WindowRound& round) {
         const std::size_t length =
             std::min(piece.count - piece.done, round.rest_of_chunk(piece.begin + piece.done));
         const ConstVector chunk = round.window_place(giver, round.net.rank).slice(piece.done, length);
-        co_await round.board.charge_fetch(giver, chunk.data, BoardShape::line + chunk.bytes());
+        co_await round.board.charge_fetch(giver, nullptr, sizeof(Board::Word));
+        co_await round.board.charge_fetch(giver, chunk.data, chunk.bytes());
         const Vector receipt = clipped_slice(round.exchanged.place_of_block_from(giver), round.first_in_block,
                                              round.most_elements);
         Computation copy = round.net.copy(receipt.slice(piece.done, length), chunk);
@@ -110,7 +111,8 @@ Task combine(const WindowRound& round) {
           while (!is_there()) co_await round.board.pause(wait, is_there);
         }
         const ConstVector theirs = round.window_place(giver, round.net.rank).slice(done, length);
-        co_await round.board.charge_fetch(giver, theirs.data, BoardShape::line + theirs.bytes());
+        co_await round.board.charge_fetch(giver, nullptr, sizeof(Board::Word));
+        co_await round.board.charge_fetch(giver, theirs.data, theirs.bytes());
         operands[count++] = theirs.data;
       }
       if (count < Computation::most_operands && giver + 1 < ranks) continue;
