@@ -26,7 +26,7 @@ namespace {
 // Applies to messages from `from_bytes` on: seconds, and seconds per byte.
 struct MessageProtocol {
   std::size_t from_bytes;
-  double alpha, beta;
+  double alpha, beta, send_copy, receive_copy;
 };
 
 struct Protocols {
@@ -35,9 +35,20 @@ struct Protocols {
 };
 
 struct BoardCosts {
-  double line, far_line, line_gap;
+  double line, far_line, line_gap, put_line;
   int ranks_per_cache;
   std::size_t window_bytes;
+};
+
+struct CacheCosts {
+  std::size_t cache_bytes;
+  int ranks;
+  double gamma, copy, memory_rate;
+};
+
+struct Caches {
+  const CacheCosts* first;  // smallest cache first
+  std::size_t count;
 };
 
 struct Description {
@@ -48,7 +59,8 @@ struct Description {
   const BoardCosts* board;  // null: none
   MessageCosts within_node_message, between_nodes_message;
   const std::size_t* within_node_eager_bytes;  // null: eager_bytes
-  double node_gap, ejection_rate, memory_rate;
+  double node_gap, ejection_rate, memory_rate, step;
+  Caches beyond;
 };
 
 struct Wait {
@@ -70,7 +82,7 @@ struct Stopped {};
 std::vector<Protocol> longer(const Protocols& protocols) {
   std::vector<Protocol> found;
   for (const MessageProtocol& each : std::span(protocols.first, protocols.count).subspan(1))
-    found.push_back({each.from_bytes, each.alpha, each.beta});
+    found.push_back({each.from_bytes, each.alpha, each.beta, each.send_copy, each.receive_copy});
   return found;
 }
 
@@ -92,8 +104,13 @@ Network network_of(const Description& from) {
                   .node_gap = from.node_gap,
                   .ejection_rate = from.ejection_rate,
                   .memory_rate = from.memory_rate};
+  network.step = from.step;
   network.intra_alpha = within.alpha;
   network.intra_beta = within.beta;
+  network.intra_send_copy = within.send_copy;
+  network.intra_receive_copy = within.receive_copy;
+  for (const CacheCosts& each : std::span(from.beyond.first, from.beyond.count))
+    network.beyond.push_back({each.cache_bytes, each.ranks, each.gamma, each.copy, each.memory_rate});
   network.inter_alpha = between.alpha;
   network.inter_beta = between.beta;
   if (from.within_node_eager_bytes != nullptr) network.intra_eager_bytes = *from.within_node_eager_bytes;
@@ -101,6 +118,7 @@ Network network_of(const Description& from) {
     network.line = from.board->line;
     network.far_line = from.board->far_line;
     network.line_gap = from.board->line_gap;
+    network.put_line = from.board->put_line;
     network.ranks_per_cache = from.board->ranks_per_cache;
   }
   return network;
@@ -155,6 +173,8 @@ class Machine {
     const auto known = known_collective(collective);
     const auto parsed = parse_expression(known, expression);
     const PhantomCalls calls(known, bytes, ranks_);
+    const Call of_root = calls.call_of_rank(0);
+    simulator_.set_call_bytes(of_root.input.bytes() + of_root.output.bytes());
     simulator_.set_progress_report([&](std::uint64_t events, double now) {
       if (check_signals() != 0 || report(events, now) == 0) throw Stopped();
     });

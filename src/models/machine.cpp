@@ -30,7 +30,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-using Keys = std::array<std::string_view, 10>;  // the rest is empty
+using Keys = std::array<std::string_view, 12>;  // the rest is empty
 
 constexpr Keys with_message_keys(std::initializer_list<std::string_view> more) {
   Keys keys{"latency_us",  "bandwidth_gb_per_s", "send_overhead_us", "receive_overhead_us",
@@ -48,14 +48,23 @@ struct KnownTable {
 
 constexpr std::array known_tables{
     KnownTable{"", false, {"name", "source", "eager_limit_bytes", "envelope_bytes", "not_measured"}},
-    KnownTable{"core", false, {"combine_ns_per_byte", "copy_ns_per_byte", "node_memory_bandwidth_gb_per_s"}},
-    KnownTable{"within_node", false, with_message_keys({"eager_limit_bytes"})},
-    KnownTable{"within_node.longer", true, {"from_bytes", "latency_us", "bandwidth_gb_per_s"}},
+    KnownTable{"core",
+               false,
+               {"combine_ns_per_byte", "copy_ns_per_byte", "node_memory_bandwidth_gb_per_s", "step_ns"}},
+    KnownTable{"core.beyond",
+               true,
+               {"cache_bytes", "ranks_per_cache", "combine_ns_per_byte", "copy_ns_per_byte",
+                "node_memory_bandwidth_gb_per_s"}},
+    KnownTable{"within_node", false,
+               with_message_keys({"eager_limit_bytes", "send_ns_per_byte", "receive_ns_per_byte"})},
+    KnownTable{"within_node.longer",
+               true,
+               {"from_bytes", "latency_us", "bandwidth_gb_per_s", "send_ns_per_byte", "receive_ns_per_byte"}},
     KnownTable{
         "between_nodes", false,
         with_message_keys({"node_bandwidth_gb_per_s", "node_receive_bandwidth_gb_per_s", "node_gap_us"})},
     KnownTable{"between_nodes.longer", true, {"from_bytes", "latency_us", "bandwidth_gb_per_s"}},
-    KnownTable{"board", false, {"line_ns", "far_line_ns", "line_gap_ns", "ranks_per_cache"}},
+    KnownTable{"board", false, {"line_ns", "far_line_ns", "line_gap_ns", "put_line_ns", "ranks_per_cache"}},
     KnownTable{"algorithm", true, {"expression", "mpi", "level", "latency_us", "bandwidth_gb_per_s"}}};
 
 const KnownTable* known_table(std::string_view name) {
@@ -283,8 +292,10 @@ class Reader {
   const Table& table_;
 };
 
+// In most algorithms a rank sends and receives at once. Then its core makes both copies of a message.
 double seconds_per_byte(const Reader& reader) {
-  return 1e-9 / reader.number("bandwidth_gb_per_s", least_rate);
+  const double copies = reader.number_or("send_ns_per_byte", 0) + reader.number_or("receive_ns_per_byte", 0);
+  return 1e-9 * std::max(1 / reader.number("bandwidth_gb_per_s", least_rate), copies);
 }
 double latency(const Reader& reader) { return reader.number("latency_us") * 1e-6; }
 

@@ -44,9 +44,18 @@ eager_limit_bytes = 1024
 combine_ns_per_byte = 0.5
 copy_ns_per_byte = 0.25
 node_memory_bandwidth_gb_per_s = 12
+step_ns = 8
+[[core.beyond]]
+cache_bytes = 2000
+ranks_per_cache = 2
+combine_ns_per_byte = 0.75
+copy_ns_per_byte = 0.625
+node_memory_bandwidth_gb_per_s = 13
 [within_node]
 latency_us = 1
 bandwidth_gb_per_s = 2
+send_ns_per_byte = 0.375
+receive_ns_per_byte = 0.875
 send_overhead_us = 21
 receive_overhead_us = 22
 send_gap_us = 23
@@ -57,6 +66,8 @@ eager_limit_bytes = 1000
 from_bytes = 100
 latency_us = 3
 bandwidth_gb_per_s = 4
+send_ns_per_byte = 0.4
+receive_ns_per_byte = 0.45
 [between_nodes]
 latency_us = 5
 bandwidth_gb_per_s = 6
@@ -80,12 +91,16 @@ bandwidth_gb_per_s = 11
 line_ns = 100
 far_line_ns = 200
 line_gap_ns = 10
+put_line_ns = 9
 ranks_per_cache = 4
 """
 
 
 # What is said of the costs that are zero unless a file says otherwise.
 EXTRAS = (
+    "beyond 2000 B 0.75 and 0.625 ns a byte, 13 GB/s",
+    "copying 0.375 and 0.875 ns", "copying 0.4 and 0.45 ns",
+    "9 ns each line that is written", "8 ns to begin",
     "12 GB/s of memory a node", "within a node to 1000 B", "6.5 GB/s into a node",
     "21 µs to send", "22 µs to receive", "23 µs between sends", "24 µs between receives",
     "25 µs each way of a handshake", "26 µs between messages of a node", "27 µs to send", "28 µs to receive",
@@ -131,7 +146,7 @@ def test_every_key_has_its_effect() -> None:
         "from 100 B",
         "from 200 B",
         "7 GB/s a node",
-        "0.5 ns",
+        "0.5 and 0.25 ns",
         *EXTRAS,
     ):
         assert number in said
@@ -419,8 +434,11 @@ def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:
         "allreduce",
     )
     assert document["machine"]["between_nodes"] == [
-        {"from_bytes": 0, "latency_us": 2.0, "bandwidth_gb_per_s": 0.001}
-    ]
+        {
+            "from_bytes": 0, "latency_us": 2.0, "bandwidth_gb_per_s": 0.001,
+            "send_ns_per_byte": 0.0, "receive_ns_per_byte": 0.0,
+        }
+    ]  # fmt: skip
     for limit in ("node_bandwidth", "node_receive_bandwidth", "node_memory_bandwidth"):
         assert document["machine"][f"{limit}_gb_per_s"] is None
     assert document["machine"]["message_between_nodes"]["send_overhead_us"] == 0

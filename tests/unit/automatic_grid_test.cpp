@@ -140,7 +140,8 @@ TEST(MachineFile, AnErrorNamesFileLineAndKey) {
        "not_measured"},
       {"[board]\nline_ns = [1,\n2]", "my.toml:2: line_ns: neither a number nor a text in quotes"},
       {"[board]\nline = 1",
-       "my.toml:2: line: unknown key; known are line_ns, far_line_ns, line_gap_ns, ranks_per_cache"},
+       "my.toml:2: line: unknown key; known are line_ns, far_line_ns, line_gap_ns, put_line_ns, "
+       "ranks_per_cache"},
   };
   for (const auto& [text, line] : cases) EXPECT_EQ(error_of(text), line) << text;
 }

@@ -27,7 +27,10 @@ class Simulation(TypedDict):
 
 
 class _Protocol(ctypes.Structure):
-    _fields_ = (("from_bytes", ctypes.c_size_t), ("alpha", ctypes.c_double), ("beta", ctypes.c_double))
+    _fields_ = (
+        ("from_bytes", ctypes.c_size_t), ("alpha", ctypes.c_double), ("beta", ctypes.c_double),
+        ("send_copy", ctypes.c_double), ("receive_copy", ctypes.c_double),
+    )  # fmt: skip
 
 
 class _Protocols(ctypes.Structure):
@@ -37,8 +40,19 @@ class _Protocols(ctypes.Structure):
 class _Board(ctypes.Structure):
     _fields_ = (
         ("line", ctypes.c_double), ("far_line", ctypes.c_double), ("line_gap", ctypes.c_double),
-        ("ranks_per_cache", ctypes.c_int), ("window_bytes", ctypes.c_size_t),
+        ("put_line", ctypes.c_double), ("ranks_per_cache", ctypes.c_int), ("window_bytes", ctypes.c_size_t),
     )  # fmt: skip
+
+
+class _Cache(ctypes.Structure):
+    _fields_ = (
+        ("cache_bytes", ctypes.c_size_t), ("ranks", ctypes.c_int), ("gamma", ctypes.c_double),
+        ("copy", ctypes.c_double), ("memory_rate", ctypes.c_double),
+    )  # fmt: skip
+
+
+class _Caches(ctypes.Structure):
+    _fields_ = (("first", ctypes.POINTER(_Cache)), ("count", ctypes.c_size_t))
 
 
 _FiveCosts = ctypes.c_double * 5
@@ -54,6 +68,7 @@ class _Description(ctypes.Structure):
         ("within_node_message", _FiveCosts), ("between_nodes_message", _FiveCosts),
         ("within_node_eager_bytes", ctypes.POINTER(ctypes.c_size_t)),
         ("node_gap", ctypes.c_double), ("ejection_rate", ctypes.c_double), ("memory_rate", ctypes.c_double),
+        ("step", ctypes.c_double), ("beyond", _Caches),
     )  # fmt: skip
 
 
@@ -69,23 +84,32 @@ class _Traffic(ctypes.Structure):
 
 
 _ProgressCallback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_double)
-_ProtocolRows = Sequence[tuple[int, float, float]]
+_ProtocolRows = Sequence[tuple[int, float, float, float, float]]
+_CacheRows = Sequence[tuple[int, int, float, float, float]]
 _MessageCosts = tuple[float, float, float, float, float]
 _NO_MESSAGE_COSTS: _MessageCosts = (0, 0, 0, 0, 0)
 
 
 def _protocols(rows: _ProtocolRows) -> _Protocols:
-    array = (_Protocol * len(rows))(*(_Protocol(as_size(row[0]), row[1], row[2]) for row in rows))
+    array = (_Protocol * len(rows))(*(_Protocol(as_size(row[0]), *row[1:]) for row in rows))
     return _Protocols(array, len(rows))
+
+
+def _caches(rows: _CacheRows) -> _Caches:
+    array = (_Cache * len(rows))(*(_Cache(as_size(row[0]), as_int(row[1]), *row[2:]) for row in rows))
+    return _Caches(array, len(rows))
 
 
 class SimulatedMachine:
     """Ranks on nodes in virtual time. They make one collective call at a time.
 
     Times are in seconds, rates in bytes per second. A protocol of messages is the length in bytes from which
-    it applies, the latency, and the seconds per byte; the shortest messages come first. ``board`` is the time
-    of a line, of a far line, the gap between lines, the ranks per cache, and the bytes of a window. A message
-    costs a send and a receive overhead, a send and a receive gap, and a handshake.
+    it applies, the latency, the seconds per byte, and the seconds per byte that the cores of sender and
+    receiver copy; the shortest messages come first. ``board`` is the time of a line, of a far line, the gap
+    between lines, the time to take a line that is written, the ranks per cache, and the bytes of a window. A
+    message costs a send and a receive overhead, a send and a receive gap, and a handshake. ``beyond`` has a
+    cache's bytes, the ranks that share it, and the gamma, copy and memory rate for calls that exceed it. A
+    core takes ``step`` to begin an exchange, a copy or a combination.
     """
 
     def __init__(
@@ -100,15 +124,17 @@ class SimulatedMachine:
         copy: float,
         envelope_bytes: int,
         eager_bytes: int,
-        board: tuple[float, float, float, int, int] | None,
+        board: tuple[float, float, float, float, int, int] | None,
         within_node_message: _MessageCosts = _NO_MESSAGE_COSTS,
         between_nodes_message: _MessageCosts = _NO_MESSAGE_COSTS,
         within_node_eager_bytes: int | None = None,
         node_gap: float = 0,
         ejection_rate: float = math.inf,
         memory_rate: float = math.inf,
+        step: float = 0,
+        beyond: _CacheRows = (),
     ) -> None:
-        costs = None if board is None else _Board(*board[:3], as_int(board[3]), as_size(board[4]))
+        costs = None if board is None else _Board(*board[:4], as_int(board[4]), as_size(board[5]))
         self._ranks = ranks
         self._handle = ctypes.c_void_p()
         description = _Description(
@@ -117,7 +143,7 @@ class SimulatedMachine:
             None if costs is None else ctypes.pointer(costs),
             _FiveCosts(*within_node_message), _FiveCosts(*between_nodes_message),
             None if within_node_eager_bytes is None else ctypes.pointer(as_size(within_node_eager_bytes)),
-            node_gap, ejection_rate, memory_rate,
+            node_gap, ejection_rate, memory_rate, step, _caches(beyond),
         )  # fmt: skip
         ask(
             "make_machine",

@@ -34,10 +34,15 @@ class Protocol:
     from_bytes: int
     latency_us: float
     bandwidth_gb_per_s: float
+    send_ns_per_byte: float = 0.0  # that the sender's core copies
+    receive_ns_per_byte: float = 0.0  # that the receiver's core copies
 
     def __str__(self) -> str:
         beginning = f"from {format_size(self.from_bytes)} " if self.from_bytes else ""
-        return f"{beginning}{self.latency_us:g} µs and {self.bandwidth_gb_per_s:g} GB/s"
+        copies = ""
+        if self.send_ns_per_byte or self.receive_ns_per_byte:
+            copies = f", cores copying {self.send_ns_per_byte:g} and {self.receive_ns_per_byte:g} ns a byte"
+        return f"{beginning}{self.latency_us:g} µs and {self.bandwidth_gb_per_s:g} GB/s{copies}"
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,56 @@ class Board:
     line_ns: float
     far_line_ns: float
     line_gap_ns: float
+    put_line_ns: float
     ranks_per_cache: int
 
-    def in_seconds(self) -> tuple[float, float, float, int, int]:
+    def in_seconds(self) -> tuple[float, float, float, float, int, int]:
         """Return the arguments that the simulator takes, with times in seconds."""
-        times = self.line_ns * 1e-9, self.far_line_ns * 1e-9, self.line_gap_ns * 1e-9
-        return *times, self.ranks_per_cache, _WINDOW_BYTES
+        reads = self.line_ns * 1e-9, self.far_line_ns * 1e-9, self.line_gap_ns * 1e-9
+        return *reads, self.put_line_ns * 1e-9, self.ranks_per_cache, _WINDOW_BYTES
+
+    def __str__(self) -> str:
+        """Name what is not zero."""
+        parts = (
+            (self.line_ns, "a line"),
+            (self.far_line_ns, "a far line"),
+            (self.line_gap_ns, "each further line"),
+            (self.put_line_ns, "each line that is written"),
+        )
+        return ", ".join(f"{ns:g} ns {what}" for ns, what in parts if ns)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The costs of cores if the data of a call exceed a cache."""
+
+    cache_bytes: int
+    ranks_per_cache: int  # 0: all ranks of the node
+    combine_ns_per_byte: float
+    copy_ns_per_byte: float
+    node_memory_bandwidth_gb_per_s: float
+
+    def in_seconds(self) -> tuple[int, int, float, float, float]:
+        """Return the arguments that the simulator takes, with times in seconds."""
+        return (
+            self.cache_bytes,
+            self.ranks_per_cache,
+            self.combine_ns_per_byte * 1e-9,
+            self.copy_ns_per_byte * 1e-9,
+            self.node_memory_bandwidth_gb_per_s * 1e9,
+        )
+
+    def __str__(self) -> str:
+        return f"beyond {format_size(self.cache_bytes)} " + _core_in_words(
+            self.combine_ns_per_byte, self.copy_ns_per_byte, self.node_memory_bandwidth_gb_per_s
+        )
+
+
+def _core_in_words(combine_ns: float, copy_ns: float, memory_gb_per_s: float) -> str:
+    words = f"{combine_ns:g} and {copy_ns:g} ns a byte"
+    if math.isfinite(memory_gb_per_s):
+        words += f", {memory_gb_per_s:g} GB/s of memory a node"
+    return words
 
 
 @dataclass(frozen=True)
@@ -118,6 +167,8 @@ class Machine:
     node_gap_us: float  # between messages that leave a node
     node_receive_bandwidth_gb_per_s: float  # for all messages together that enter a node; may be infinite
     node_memory_bandwidth_gb_per_s: float  # for all that the cores of a node do together; may be infinite
+    step_ns: float = 0.0  # of a core, to begin an exchange, a copy or a combination
+    beyond: tuple[Beyond, ...] = ()  # smallest cache first
     algorithms: tuple[FittedAlgorithm, ...] = ()
     not_measured: str = ""  # the level whose parameters are a copy of the other's; empty: none
 
@@ -154,6 +205,8 @@ class Machine:
             node_gap=self.node_gap_us * 1e-6,
             ejection_rate=self.node_receive_bandwidth_gb_per_s * 1e9,
             memory_rate=self.node_memory_bandwidth_gb_per_s * 1e9,
+            step=self.step_ns * 1e-9,
+            beyond=[each.in_seconds() for each in self.beyond],
         )
 
     def facts(self) -> list[tuple[str, str]]:
@@ -169,24 +222,27 @@ class Machine:
         for parts, message in ((within, self.message_within_node), (between, self.message_between_nodes)):
             if text := str(message):
                 parts.append(text)
-        combining = f"{self.combine_ns_per_byte:g} ns a byte"
-        if math.isfinite(self.node_memory_bandwidth_gb_per_s):
-            combining += f", {self.node_memory_bandwidth_gb_per_s:g} GB/s of memory a node"
+        core = _core_in_words(
+            self.combine_ns_per_byte, self.copy_ns_per_byte, self.node_memory_bandwidth_gb_per_s
+        )
         eager = f"to {format_size(self.eager_limit_bytes)}"
         if self.eager_limit_within_node_bytes != self.eager_limit_bytes:
             eager += f", within a node to {format_size(self.eager_limit_within_node_bytes)}"
+        if self.step_ns:
+            core += f", {self.step_ns:g} ns to begin"
         return [
             ("machine", self.name),
             ("within a node", ", ".join(within)),
             ("between nodes", ", ".join(between)),
-            ("combining", combining),
+            ("combining and copying", "; ".join([core, *map(str, self.beyond)])),
             ("eager", eager),
-            ("shared memory", f"{self.board.line_ns:g} ns a line" if self.board else "not used"),
+            ("shared memory", str(self.board) if self.board else "not used"),
         ]
 
 
-def _in_seconds(protocol: Protocol) -> tuple[int, float, float]:
-    return protocol.from_bytes, protocol.latency_us * 1e-6, 1e-9 / protocol.bandwidth_gb_per_s
+def _in_seconds(protocol: Protocol) -> tuple[int, float, float, float, float]:
+    copies = protocol.send_ns_per_byte * 1e-9, protocol.receive_ns_per_byte * 1e-9
+    return protocol.from_bytes, protocol.latency_us * 1e-6, 1e-9 / protocol.bandwidth_gb_per_s, *copies
 
 
 def names() -> list[str]:
@@ -242,14 +298,16 @@ def parse(text: str, where: str) -> Machine:
         message_between_nodes=_message(between),
         eager_limit_bytes=eager_limit_bytes,
         eager_limit_within_node_bytes=within.integer("eager_limit_bytes", default=eager_limit_bytes),
-        within_node=_protocols(within),
-        between_nodes=_protocols(between),
+        within_node=_protocols(within, copied=True),
+        between_nodes=_protocols(between, copied=False),
         combine_ns_per_byte=core.number("combine_ns_per_byte"),
         copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
         envelope_bytes=whole.integer("envelope_bytes", default=0),
         node_memory_bandwidth_gb_per_s=core.number(
             "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
         ),
+        step_ns=core.number("step_ns", default=0.0),
+        beyond=_beyond(core),
         board=_board(whole.table("board")) if "board" in document else None,
         algorithms=tuple(map(_algorithm, whole.tables("algorithm"))),
         not_measured=_level(whole, "not_measured", ""),
@@ -259,18 +317,42 @@ def parse(text: str, where: str) -> Machine:
     return machine
 
 
-def _protocols(table: _Table) -> tuple[Protocol, ...]:
-    found = [_protocol(table, 0)]
+def _protocols(table: _Table, *, copied: bool) -> tuple[Protocol, ...]:
+    found = [_protocol(table, 0, copied=copied)]
     for longer in table.tables("longer"):
         begin = longer.integer("from_bytes", least=found[-1].from_bytes + 1)
-        found.append(_protocol(longer, begin))
+        found.append(_protocol(longer, begin, copied=copied))
         longer.refuse_unknown_keys()
     table.refuse_unknown_keys()
     return tuple(found)
 
 
-def _protocol(table: _Table, from_bytes: int) -> Protocol:
-    return Protocol(from_bytes, table.number("latency_us"), table.number("bandwidth_gb_per_s", least=_LEAST))
+def _protocol(table: _Table, from_bytes: int, *, copied: bool) -> Protocol:
+    return Protocol(
+        from_bytes,
+        table.number("latency_us"),
+        table.number("bandwidth_gb_per_s", least=_LEAST),
+        *(table.number(f"{side}_ns_per_byte", default=0.0) for side in ("send", "receive") if copied),
+    )
+
+
+def _beyond(core: _Table) -> tuple[Beyond, ...]:
+    found: list[Beyond] = []
+    for table in core.tables("beyond"):
+        least = found[-1].cache_bytes + 1 if found else 0
+        found.append(
+            Beyond(
+                cache_bytes=table.integer("cache_bytes", least=least),
+                ranks_per_cache=table.integer("ranks_per_cache", most=_MOST_INT, default=1),
+                combine_ns_per_byte=table.number("combine_ns_per_byte"),
+                copy_ns_per_byte=table.number("copy_ns_per_byte"),
+                node_memory_bandwidth_gb_per_s=table.number(
+                    "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+                ),
+            )
+        )
+        table.refuse_unknown_keys()
+    return tuple(found)
 
 
 def _message(table: _Table) -> Message:
@@ -288,6 +370,7 @@ def _board(table: _Table) -> Board:
         line_ns=table.number("line_ns"),
         far_line_ns=table.number("far_line_ns", default=0.0),
         line_gap_ns=table.number("line_gap_ns", default=0.0),
+        put_line_ns=table.number("put_line_ns", default=0.0),
         ranks_per_cache=table.integer("ranks_per_cache", most=_MOST_INT, default=0),
     )
     table.refuse_unknown_keys()
