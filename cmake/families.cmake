@@ -161,7 +161,7 @@ function(offbeat_family family headers)
 
   # The measured side of `offbeat bench`; loaded by offbeat-launch into a process that has libmpi, whose symbols it
   # uses.
-  add_library(offbeat-bench-${family} MODULE ${bench_sources})
+  add_library(offbeat-bench-${family} MODULE ${bench_sources} src/base/copy.cpp)
   set_target_properties(offbeat-bench-${family} PROPERTIES
     PREFIX "" UNITY_BUILD ${OFFBEAT_UNITY} UNITY_BUILD_BATCH_SIZE 0)
   target_compile_definitions(offbeat-bench-${family} PRIVATE

@@ -45,7 +45,12 @@ class Truth:
     node_rate: float = float("inf")
     combine_ns: float = 0.2
     copy_ns: float = 0.1
-    memory_slowdown: float = 1.0  # of all cores at once
+    memory_slowdown: float = 1.0  # of all cores at once, beyond the cache
+    cache_bytes: int = 1 << 20
+    beyond: float = 3.0  # how many times as long cores take beyond the cache
+    copies: float = 0.0  # microseconds that a core takes for a byte of an exchange; 0: as one message
+    get_line_ns: float = 0.0  # more than a line of the core's own cache
+    put_line_ns: float = 0.0
     noise: float = 0.02
 
 
@@ -64,9 +69,11 @@ class MadeUp:
         samples = [self._us(probe) for _ in range(8)]
         if probe.kind == "eager":
             samples = [float(self._truth.eager_limit)]
-        received = (
-            [self._noisy(self._truth.receive_overhead) for _ in range(8)] if probe.kind == "late" else []
-        )
+        received = []
+        if probe.kind == "late":
+            received = [self._noisy(self._truth.receive_overhead) for _ in range(8)]
+        if probe.kind == "window":
+            received = [self._noisy(self._window_us(probe, self._truth.get_line_ns)) for _ in range(8)]
         return Result(probe.kind, probe.round, probe.size_bytes, list(probe.ranks), samples, received)
 
     def _us(self, probe: Probe) -> float:
@@ -86,10 +93,21 @@ class MadeUp:
             return self._noisy(one + (count - 2) * max(truth.receive_overhead, truth.receive_gap))
         if probe.kind == "late":
             return self._noisy(truth.send_overhead)
+        if probe.kind == "exchange":
+            each = max(1 / truth.rate, truth.copies)
+            asking = 2 * truth.handshake if size > truth.eager_limit else 0.0
+            return self._noisy(one + size * (each - 1 / truth.rate) + asking)
         if probe.kind == "line":
             return self._noisy(0.15)
-        ns = truth.combine_ns if probe.kind == "combine" else truth.copy_ns
-        return self._noisy(0.05 + size * ns * 1e-3 * (truth.memory_slowdown if count > 1 else 1.0))
+        if probe.kind == "window":
+            return self._noisy(self._window_us(probe, truth.put_line_ns))
+        ns, vectors = (truth.combine_ns, 3) if probe.kind == "combine" else (truth.copy_ns, 2)
+        if vectors * size > truth.cache_bytes:
+            ns *= truth.beyond * (truth.memory_slowdown if count > 1 else 1.0)
+        return self._noisy(size * ns * 1e-3)
+
+    def _window_us(self, probe: Probe, line_ns: float) -> float:
+        return 0.3 + probe.size_bytes * (self._truth.copy_ns + line_ns / 64) * 1e-3
 
     def _noisy(self, us: float) -> float:
         """Only ever longer, and now and then much longer."""
@@ -169,10 +187,52 @@ def test_cores_and_the_memory_that_they_share() -> None:
     )
     assert holds(found.core["combine_ns_per_byte"], 0.2, 0.05)
     assert holds(found.core["copy_ns_per_byte"], 0.1, 0.05)
-    assert holds(found.core["node_memory_bandwidth_gb_per_s"], 3 * 2 / (0.2 * 2), 0.1)
-    assert found.line_ns is not None
-    assert holds(found.line_ns, 150, 0.05)
+    (beyond,) = found.beyond
+    assert beyond.cache_bytes == pytest.approx(1 << 20, rel=0.3)
+    assert holds(beyond.values["combine_ns_per_byte"], 0.6, 0.05)
+    assert holds(beyond.values["copy_ns_per_byte"], 0.3, 0.05)
+    assert holds(beyond.values["node_memory_bandwidth_gb_per_s"], 3 * 2 / (0.6 * 2), 0.1)
+    assert found.board.keys() == {"line_ns"}
+    assert holds(found.board["line_ns"], 150, 0.05)
+    assert [line for line in found.refused if "line_gap_ns" in line]
     assert found.between_nodes is None
+
+
+def test_cores_that_are_equally_fast_for_all_data_have_no_cache() -> None:
+    truth = Truth(latency=0.3, send_overhead=0.1, receive_overhead=0.1, beyond=1.2)
+    found = parameters.fit_parameters(MadeUp(truth, ONE).results(10), ONE)
+    assert found.beyond == []
+    assert holds(found.core["combine_ns_per_byte"], 0.22, 0.15)
+
+
+def test_what_lines_of_another_core_take_more() -> None:
+    truth = Truth(latency=0.3, send_overhead=0.1, receive_overhead=0.1, get_line_ns=5.0, put_line_ns=3.0)
+    found = parameters.fit_parameters(MadeUp(truth, ONE).results(12), ONE)
+    assert holds(found.board["line_gap_ns"], 5, 0.15)
+    assert holds(found.board["put_line_ns"], 3, 0.25)
+    assert holds(found.board["line_ns"], 75, 0.05)  # each of the two ways of a line
+    assert found.board["far_line_ns"] == found.board["line_ns"]
+    read = written(found)
+    assert read.board is not None
+    assert read.board.put_line_ns == pytest.approx(found.board["put_line_ns"].value, rel=1e-3)
+
+
+def test_an_exchange_says_what_cores_copy() -> None:
+    truth = Truth(
+        latency=0.3, send_overhead=0.1, receive_overhead=0.1, handshake=0.3, rate=5000, longer_rate=5000,
+        copies=1 / 3000,
+    )  # fmt: skip
+    found = parameters.fit_parameters(MadeUp(truth, ONE).results(16), ONE)
+    assert found.within_node is not None
+    last = found.within_node.segments[-1]
+    for key in ("send_ns_per_byte", "receive_ns_per_byte"):
+        assert holds(last.copies[key], 0.5 / 3, 0.05)
+    read = written(found)
+    assert read.within_node[-1].send_ns_per_byte == pytest.approx(0.5 / 3, rel=0.1)
+    # The machine takes as long for an exchange as the one that was measured.
+    exits = read.simulated(1, 2).run("allreduce", "recursive_doubling", 1 << 20, [0.0] * 2, None)["exits"]
+    combining = found.beyond[-1].values["combine_ns_per_byte"].value * 1e-3 * (1 << 20)
+    assert max(exits) * 1e6 - combining == pytest.approx(0.5 + 0.6 + (1 << 20) / 3000, rel=0.1)
 
 
 def test_too_few_rounds_are_refused_in_one_line() -> None:
@@ -287,7 +347,11 @@ def test_a_level_that_was_not_measured_says_so() -> None:
     )
     assert "[between_nodes]  # not measured" in text
     read = machine.parse(text, "the file")
-    assert read.between_nodes == read.within_node[:1]
+    (first,) = read.between_nodes
+    assert (first.latency_us, first.bandwidth_gb_per_s) == (
+        read.within_node[0].latency_us, read.within_node[0].bandwidth_gb_per_s
+    )  # fmt: skip
+    assert first.send_ns_per_byte == 0, "no core copies messages between nodes"
     assert machine_file.advice_for_missing_level(found) == (
         "All ranks were on one node: [between_nodes] is a copy of [within_node]. Measure on two nodes, or "
         "edit it, before you simulate several."

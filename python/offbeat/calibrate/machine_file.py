@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from offbeat.calibrate.hockney import Hockney
-from offbeat.calibrate.parameters import Calibrated, Messages
+from offbeat.calibrate.parameters import Calibrated, Messages, Segment
 from offbeat.calibrate.probes import LONGEST
 from offbeat.calibrate.regression import Interval
 from offbeat.mpi import host_algorithms
@@ -41,6 +41,12 @@ def _lines(
         yield "combine_ns_per_byte = 0  # not known"
     for key, interval in found.core.items():
         yield _value_line(key, interval)
+    for speeds in found.beyond:
+        yield ""
+        yield "[[core.beyond]]"
+        yield f"cache_bytes = {speeds.cache_bytes}"
+        for key, interval in speeds.values.items():
+            yield _value_line(key, interval)
     for each, other in zip(_LEVELS, reversed(_LEVELS), strict=True):
         yield ""
         messages: Messages | None = getattr(found, each)
@@ -49,10 +55,11 @@ def _lines(
         else:
             yield f"[{each}]  # not measured: no such messages. The values are those {_level_in_words(other)}"
             yield from _level_values(getattr(found, other), each)
-    if found.line_ns is not None:
+    if found.board:
         yield ""
         yield "[board]"
-        yield _value_line("line_ns", found.line_ns)
+        for key, interval in found.board.items():
+            yield _value_line(key, interval)
     for algorithm in algorithms:
         yield from _algorithm(algorithm, host, level)
 
@@ -98,15 +105,20 @@ def _level_section(level: str, messages: Messages, found: Calibrated) -> Iterato
         yield ""
         yield f"[[{level}.longer]]"
         yield f"from_bytes = {segment.from_bytes}"
-        yield _value_line("latency_us", segment.latency_us)
-        yield _value_line("bandwidth_gb_per_s", segment.bandwidth_gb_per_s)
+        yield from _segment_values(segment, level)
+
+
+def _segment_values(segment: Segment, level: str) -> Iterator[str]:
+    yield _value_line("latency_us", segment.latency_us)
+    yield _value_line("bandwidth_gb_per_s", segment.bandwidth_gb_per_s)
+    for key, interval in segment.copies.items() if level == "within_node" else ():
+        yield _value_line(key, interval)
 
 
 def _level_values(messages: Messages | None, level: str) -> Iterator[str]:
     if messages is None:
         raise ValueError("neither level was measured")
-    yield _value_line("latency_us", messages.segments[0].latency_us)
-    yield _value_line("bandwidth_gb_per_s", messages.segments[0].bandwidth_gb_per_s)
+    yield from _segment_values(messages.segments[0], level)
     if level == "within_node":
         yield f"eager_limit_bytes = {_limit(messages)}"
     for key, interval in messages.overheads.items():

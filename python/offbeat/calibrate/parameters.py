@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from offbeat.arrays import Floats
+from offbeat.calibrate import memory
+from offbeat.calibrate.memory import CoreSpeeds
 from offbeat.calibrate.probes import LONGEST, Layout, Result
 from offbeat.calibrate.regression import (
     Draws,
@@ -22,16 +24,16 @@ from offbeat.calibrate.regression import (
     breakpoints,
     fit,
     fit_line,
+    median_interval,
+    quantile,
     relative_errors,
 )
 from offbeat.errors import FAILED, CommandError
 from offbeat.units import format_size
 
 LEAST_ROUNDS = 6
-_SAMPLE_QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
 _LEAST_SLOWDOWN_OF_LIMIT = 0.05  # many at once count as limited if they are slower than one alone by more
 _LONG_BYTES = 64 << 10
-_VECTORS_PER_COMBINATION = 3  # vectors that a combination reads and writes
 
 Numbers = npt.NDArray[np.intp]
 
@@ -43,6 +45,7 @@ class Segment:
     from_bytes: int
     latency_us: Interval
     bandwidth_gb_per_s: Interval
+    copies: dict[str, Interval] = field(default_factory=dict)  # by key, such as send_ns_per_byte
 
 
 @dataclass
@@ -62,9 +65,10 @@ class Calibrated:
 
     within_node: Messages | None = None  # None: no node has two ranks
     between_nodes: Messages | None = None  # None: there is one node
-    core: dict[str, Interval] = field(default_factory=dict)
+    core: dict[str, Interval] = field(default_factory=dict)  # by key
+    beyond: list[CoreSpeeds] = field(default_factory=list)  # smallest cache first
     node_bandwidth_gb_per_s: Interval | None = None
-    line_ns: Interval | None = None
+    board: dict[str, Interval] = field(default_factory=dict)  # by key; empty: not measured
     refused: list[str] = field(default_factory=list)  # one line for each parameter that is left out
 
 
@@ -78,21 +82,18 @@ def fit_parameters(results: Sequence[Result], layout: Layout) -> Calibrated:
             FAILED,
         )
     found = Calibrated()
-    node = layout.node_of_rank
-    within = [result for result in results if len({node[rank] for rank in result.ranks}) == 1]
-    between = [result for result in results if len({node[rank] for rank in result.ranks}) > 1]
-    _core_speeds(within, found)
+    node_of = layout.node_of_rank
+    within = [result for result in results if len({node_of[rank] for rank in result.ranks}) == 1]
+    between = [result for result in results if len({node_of[rank] for rank in result.ranks}) > 1]
+    node = memory.fit_memory(within)
+    found.core, found.beyond, found.board = node.cores[0].values, node.cores[1:], node.board
+    found.refused += node.refused
     if layout.ranks_per_node > 1:
         found.within_node = _messages(within, "within_node", found)
     if len(layout.nodes) > 1:
         found.between_nodes = _messages(between, "between_nodes", found)
         _node_limit(between, found)
     return found
-
-
-def quantile(result: Result) -> float:
-    """The quantile of a probe's samples that stands for the probe, in microseconds."""
-    return float(np.quantile(result.us, _SAMPLE_QUANTILE))
 
 
 def _results_of(results: Sequence[Result], kind: str, ranks: int | None = None) -> list[Result]:
@@ -107,10 +108,6 @@ def _medians(
     results: Sequence[Result], value: Callable[[Result], float] = quantile
 ) -> tuple[Floats, list[int]]:
     return np.array([value(result) for result in results]), [result.round for result in results]
-
-
-def _median(values: Floats, groups: Sequence[int]) -> Interval:
-    return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])])).intervals()[0]
 
 
 # -- messages
@@ -180,6 +177,7 @@ def _messages(results: Sequence[Result], level: str, found: Calibrated) -> Messa
             )
         )
     messages.overheads |= _port_gaps(results, level, messages, found)
+    _copies(results, messages, cores)
     return messages
 
 
@@ -241,8 +239,11 @@ def _overheads(
     if not late:
         return {}
     sent, groups = _medians(late)
-    received, _ = _medians(late, lambda result: float(np.quantile(result.receive_us, _SAMPLE_QUANTILE)))
-    overheads = {"send_overhead_us": _median(sent, groups), "receive_overhead_us": _median(received, groups)}
+    received, _ = _medians(late, lambda result: quantile(result, received=True))
+    overheads = {
+        "send_overhead_us": median_interval(sent, groups),
+        "receive_overhead_us": median_interval(received, groups),
+    }
     if sum(each.value for each in overheads.values()) >= latency.value:
         # A late receive also does work that does not delay a message for which a rank already waits.
         found.refused.append(
@@ -250,6 +251,28 @@ def _overheads(
         )
         return {}
     return overheads
+
+
+def _copies(results: Sequence[Result], messages: Messages, cores: float) -> None:
+    """What cores copy. In an exchange each core makes both copies of a message."""
+    handshake = 2 * messages.overheads.get("handshake_us", _ZERO_INTERVAL).value
+    exchanges = _results_of(results, "exchange")
+    ends = [segment.from_bytes for segment in messages.segments[1:]] + [LONGEST + 1]
+    for segment, end in zip(messages.segments, ends, strict=True):
+        here = [result for result in exchanges if segment.from_bytes <= result.size_bytes < end]
+        values, groups, slowest = [], [], 1e-3 / segment.bandwidth_gb_per_s.value
+        for result in here:
+            waits = messages.eager_limit_bytes is not None and result.size_bytes > messages.eager_limit_bytes
+            fixed = segment.latency_us.value + cores + (handshake if waits else 0.0)
+            if result.size_bytes * slowest >= fixed:  # otherwise most of the time is latency
+                values.append((quantile(result) - fixed) / result.size_bytes)
+                groups.append(result.round)
+        if len(set(groups)) < LEAST_ROUNDS:
+            continue
+        both = median_interval(np.array(values), groups)
+        if both.low > 0:
+            half = both.scaled(500)  # nanoseconds of one of the two copies
+            segment.copies.update(send_ns_per_byte=half, receive_ns_per_byte=half)
 
 
 def _port_gaps(
@@ -278,7 +301,7 @@ def _port_gaps(
     return gaps
 
 
-# -- nodes and cores
+# -- nodes
 
 
 def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
@@ -306,7 +329,7 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
         return bytes_us * segment.bandwidth_gb_per_s.value * 1e3 / result.size_bytes
 
     values, groups = _medians(several, slower)
-    times = _median(values, groups)
+    times = median_interval(values, groups)
     if times.low <= 1 + _LEAST_SLOWDOWN_OF_LIMIT:
         found.refused.append(
             f"between_nodes: node_bandwidth_gb_per_s: {pairs} pairs at once are not slower than one"
@@ -314,41 +337,3 @@ def _node_limit(results: Sequence[Result], found: Calibrated) -> None:
         return
     rate = found.between_nodes.segments[-1].bandwidth_gb_per_s.value
     found.node_bandwidth_gb_per_s = times.inverse().scaled(pairs * rate)
-
-
-def _core_speeds(results: Sequence[Result], found: Calibrated) -> None:
-    for kind in ("combine", "copy"):
-        alone = _results_of(results, kind, 1)
-        values, groups = _medians(alone)
-        columns = fit_line(_sizes(alone))
-
-        def rate(numbers: Numbers, columns: Floats = columns, values: Floats = values) -> Floats:
-            return fit(columns[numbers], values[numbers])[1:]
-
-        each = bootstrap(groups, rate).intervals()[0].scaled(1e3)
-        if each.low <= 0:
-            found.refused.append(f"core: {kind}_ns_per_byte: its interval holds 0")
-        else:
-            found.core[f"{kind}_ns_per_byte"] = each
-    _memory_limit(results, found)
-    lines = _results_of(results, "line")
-    if lines:
-        found.line_ns = _median(*_medians(lines)).scaled(1e3)
-
-
-def _memory_limit(results: Sequence[Result], found: Calibrated) -> None:
-    """The memory bandwidth of all cores together, if they combine slower than one alone."""
-    one = {(r.round, r.size_bytes): quantile(r) for r in _results_of(results, "combine", 1)}
-    all_ = [r for r in _results_of(results, "combine") if len(r.ranks) > 1 and (r.round, r.size_bytes) in one]
-    if not all_:
-        return
-    ratios, groups = _medians(all_, lambda r: quantile(r) / one[r.round, r.size_bytes])
-    if _median(ratios, groups).low <= 1 + _LEAST_SLOWDOWN_OF_LIMIT:
-        found.refused.append(
-            "core: node_memory_bandwidth_gb_per_s: all cores at once are not slower than one"
-        )
-        return
-    rates, groups = _medians(
-        all_, lambda r: _VECTORS_PER_COMBINATION * r.size_bytes * len(r.ranks) / quantile(r) * 1e-3
-    )
-    found.core["node_memory_bandwidth_gb_per_s"] = _median(rates, groups)

@@ -16,7 +16,11 @@ from typing import Any
 
 _SIZE_EDGES_BYTES = (1, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
 LONGEST = _SIZE_EDGES_BYTES[-1]
-KINDS = ("round_trip", "fan_out", "fan_in", "late", "eager", "combine", "copy", "line")
+KINDS = (
+    "round_trip", "exchange", "fan_out", "fan_in", "late", "eager", "combine", "copy", "line", "window",
+)  # fmt: skip
+_VECTOR_EDGES_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # of what a core works on
+_WINDOW_EDGES_BYTES = (4 << 10, 32 << 10, 256 << 10)  # of what stays in a core's own cache
 _LATE_US = 3000.0
 _SHORT_MESSAGE_BYTES = 256  # bytes of a message whose own time matters little
 _MAX_FAN_RANKS = 8
@@ -117,9 +121,14 @@ def _round(layout: Layout, number: int, chance: random.Random) -> Iterator[Probe
     here = chance.choice([ranks for ranks in nodes if len(ranks) == max(map(len, nodes))])
     yield from _cores(layout, number, here, chance)
     if len(here) > 1:
-        yield from _messages(number, chance.sample(here, 2), here, chance)
+        pair = chance.sample(here, 2)
+        yield from _messages(number, pair, here, chance)
+        for least, longest in pairwise(_SIZE_EDGES_BYTES):
+            yield Probe("exchange", number, _size(least, longest, chance), 0, pair)
         if not layout.shares_cores:
             yield Probe("line", number, 8, 0, here[:2])
+            for least, longest in pairwise(_WINDOW_EDGES_BYTES):
+                yield Probe("window", number, _size(least, longest, chance), 0, here[:2])
     if len(nodes) > 1:
         one, other = chance.sample(nodes, 2)
         pair = [chance.choice(one), chance.choice(other)]
@@ -134,7 +143,7 @@ def _round(layout: Layout, number: int, chance: random.Random) -> Iterator[Probe
 
 def _cores(layout: Layout, number: int, here: Sequence[int], chance: random.Random) -> Iterator[Probe]:
     for kind in ("combine", "copy"):
-        for least, longest in ((4 << 10, 64 << 10), (64 << 10, 1 << 20)):
+        for least, longest in pairwise(_VECTOR_EDGES_BYTES):
             size = _size(least, longest, chance) // 4 * 4
             yield Probe(kind, number, size, 0, [here[0]])
             if kind == "combine" and len(here) > 1 and not layout.shares_cores:

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 
 from offbeat.arrays import Floats
+from offbeat.calibrate.probes import Result
 
 REPLICATES = 200
+_SAMPLE_QUANTILE = 0.25  # of the samples of a probe: whatever disturbs a message makes it longer
 _LOW, _HIGH = 2.5, 97.5
 _LEAST_POINTS_PER_SEGMENT = 6  # of a segment
 _MOST_CANDIDATES = 12
@@ -39,6 +41,16 @@ class Interval:
     def inverse(self) -> Interval:
         """One divided by it. An interval that reaches zero has no upper limit."""
         return Interval(1 / self.value, 1 / self.high, 1 / self.low if self.low > 0 else math.inf)
+
+
+def quantile(result: Result, *, received: bool = False) -> float:
+    """The quantile of a probe's samples that stands for the probe, in microseconds."""
+    return float(np.quantile(result.receive_us if received else result.us, _SAMPLE_QUANTILE))
+
+
+def median_interval(values: Floats, groups: Sequence[int]) -> Interval:
+    """The median of values, with its interval."""
+    return bootstrap(groups, lambda numbers: np.array([np.median(values[numbers])])).intervals()[0]
 
 
 def fit(columns: Floats, values: Floats) -> Floats:

@@ -69,14 +69,17 @@ def parameters(found: Calibrated) -> Iterator[tuple[str, str, Interval]]:
     """Each parameter as the table of the machine file, its key, and its value."""
     for key, interval in found.core.items():
         yield "core", key, interval
+    for speeds in found.beyond:
+        for key, interval in speeds.values.items():
+            yield f"core, beyond {format_size(speeds.cache_bytes)}", key, interval
     levels = (("within_node", found.within_node), ("between_nodes", found.between_nodes))
     for name, messages in levels:
         if messages is not None:
             yield from _level_rows(name, messages)
     if found.node_bandwidth_gb_per_s is not None:
         yield "between_nodes", "node_bandwidth_gb_per_s", found.node_bandwidth_gb_per_s
-    if found.line_ns is not None:
-        yield "board", "line_ns", found.line_ns
+    for key, interval in found.board.items():
+        yield "board", key, interval
 
 
 def _level_rows(name: str, messages: Messages) -> Iterator[tuple[str, str, Interval]]:
@@ -84,6 +87,9 @@ def _level_rows(name: str, messages: Messages) -> Iterator[tuple[str, str, Inter
         of = name if segment.from_bytes == 0 else f"{name}, from {format_size(segment.from_bytes)}"
         yield of, "latency_us", segment.latency_us
         yield of, "bandwidth_gb_per_s", segment.bandwidth_gb_per_s
+        if name == "within_node":
+            for key, interval in segment.copies.items():
+                yield of, key, interval
     for key, interval in messages.overheads.items():
         yield name, key, interval
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "mpi/bench/mpi_header.hpp"
 #include "reduction/kernels.hpp"
 
@@ -26,8 +27,8 @@ constexpr Nanoseconds longest_probe_ns = 60'000'000;
 constexpr int message_tag = 1;
 constexpr int meeting_tag = 2;
 constexpr int line_turns = 200;  // of one sample
-// The vectors of a core come from this much memory.
-constexpr std::size_t cold_bytes = std::size_t{32} << 20;
+constexpr int attempts = 6;      // to send a message before its receive: other work only makes a send longer
+constexpr int exchanges = 8;     // of one sample: a rank that is late in one of them is not in the next
 
 double microseconds(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
 
@@ -67,9 +68,10 @@ void Prober::map_lines() {
   if (!is_leader())
     MPI_Recv(path.data(), path.size(), MPI_CHAR, leader(), meeting_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   const int file = open(path.data(), flags, 0600);
-  const bool is_long = file >= 0 && (!is_leader() || ftruncate(file, sizeof(SharedLines)) == 0);
+  mapped_bytes_ = sizeof(SharedLines) + 2 * probe_->bytes;
+  const bool is_long = file >= 0 && (!is_leader() || ftruncate(file, static_cast<off_t>(mapped_bytes_)) == 0);
   void* address =
-      is_long ? mmap(nullptr, sizeof(SharedLines), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+      is_long ? mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   if (file >= 0) close(file);
   if (address == MAP_FAILED) throw std::runtime_error(std::string("cannot map ") + path.data());
   lines_ = static_cast<SharedLines*>(address);
@@ -84,18 +86,14 @@ void Prober::map_lines() {
 }
 
 void Prober::unmap_lines() {
-  if (lines_ != nullptr) munmap(lines_, sizeof(SharedLines));
+  if (lines_ != nullptr) munmap(lines_, mapped_bytes_);
   lines_ = nullptr;
 }
 
 void Prober::prepare() {
-  if (probe_->kind == ProbeKind::line) map_lines();
-  const std::size_t peers = probe_->ranks.size();
-  std::size_t wanted = probe_->bytes * peers + 1;
-  if (probe_->kind == ProbeKind::combine || probe_->kind == ProbeKind::copy)
-    wanted = std::max(cold_bytes, 3 * probe_->bytes);
-  if (memory_.size() < wanted) memory_.resize(wanted);
-  cold_ = 0;
+  if (probe_->kind == ProbeKind::line || probe_->kind == ProbeKind::window) map_lines();
+  const std::size_t vectors = std::max<std::size_t>(3, probe_->ranks.size());
+  if (memory_.size() < probe_->bytes * vectors + 1) memory_.resize(probe_->bytes * vectors + 1);
   if (probe_->kind == ProbeKind::late) find_lateness();
 }
 
@@ -131,6 +129,7 @@ void Prober::add_sample(const std::vector<double>& all) {
       samples_.us.push_back(all.front() - *std::max_element(all.begin() + 1, all.end()));
       break;
     case ProbeKind::late:
+    case ProbeKind::window:
       samples_.us.push_back(all[0]);
       samples_.receive_us.push_back(all[1]);
       break;
@@ -146,6 +145,8 @@ double Prober::measure_once(Nanoseconds start) {
   switch (probe_->kind) {
     case ProbeKind::round_trip:
       return round_trip();
+    case ProbeKind::exchange:
+      return exchange();
     case ProbeKind::fan_out:
       return fan_out(start);
     case ProbeKind::fan_in:
@@ -154,6 +155,8 @@ double Prober::measure_once(Nanoseconds start) {
       return late();
     case ProbeKind::line:
       return line();
+    case ProbeKind::window:
+      return window();
     default:
       return time_of_work();
   }
@@ -176,6 +179,21 @@ double Prober::round_trip() {
   send(peer);
   receive(peer);
   return microseconds(now_ns() - begin) / 2;
+}
+
+double Prober::exchange() {
+  const int peer = probe_->ranks[1 - member_];
+  std::byte* out = memory_.data();
+  std::byte* in = memory_.data() + probe_->bytes;
+  const Nanoseconds begin = now_ns();
+  for (int count = 0; count < exchanges; ++count) {
+    std::array<MPI_Request, 2> requests{};
+    MPI_Irecv(in, bytes(), MPI_BYTE, peer, message_tag, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out, bytes(), MPI_BYTE, peer, message_tag, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+    std::swap(out, in);  // as in an algorithm, the core has written last what it sends
+  }
+  return microseconds(now_ns() - begin) / exchanges;
 }
 
 double Prober::microseconds_since(Nanoseconds start) const {
@@ -265,7 +283,7 @@ void Prober::find_eager_limit() {
 }
 
 bool Prober::send_waits_for_receiver(std::int64_t length) {
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
     MPI_Send(&length, 1, MPI_INT64_T, probe_->ranks[1], meeting_tag, MPI_COMM_WORLD);
     const Nanoseconds begin = now_ns();
     MPI_Send(memory_.data(), static_cast<int>(length), MPI_BYTE, probe_->ranks[1], message_tag,
@@ -276,20 +294,17 @@ bool Prober::send_waits_for_receiver(std::int64_t length) {
 }
 
 double Prober::time_of_work() {
-  const std::size_t vectors = probe_->kind == ProbeKind::combine ? 3 : 2;
   const std::size_t calls = std::max<std::size_t>(1, (std::size_t{1} << 20) / probe_->bytes);
   const Kernels kernels = find_kernels(offbeat::ElementType::float32, ReduceOp::sum);
+  std::byte* const at = memory_.data();
+  const std::array<const void*, 2> operands = {at, at + probe_->bytes};
   const Nanoseconds begin = now_ns();
   for (std::size_t call = 0; call < calls; ++call) {
-    if (cold_ + vectors * probe_->bytes > memory_.size()) cold_ = 0;
-    std::byte* at = memory_.data() + cold_;
-    cold_ += vectors * probe_->bytes;
     if (probe_->kind == ProbeKind::combine) {
-      const std::array<const void*, 2> operands = {at, at + probe_->bytes};
       combine(kernels, sizeof(float), at + 2 * probe_->bytes, operands.data(), 2,
               probe_->bytes / sizeof(float));
     } else {
-      std::memcpy(at + probe_->bytes, at, probe_->bytes);
+      offbeat::copy(at + probe_->bytes, at, probe_->bytes);
     }
     asm volatile("" : : "r"(at) : "memory");
   }
@@ -310,6 +325,29 @@ double Prober::line() {
     if (!is_leader()) own.store(turn, std::memory_order_release);
   }
   return microseconds(now_ns() - begin) / (2 * line_turns);
+}
+
+void Prober::meet_on_line() {
+  std::atomic<std::int64_t>& own = is_leader() ? lines_->there : lines_->back;
+  const std::atomic<std::int64_t>& other = is_leader() ? lines_->back : lines_->there;
+  own.store(++line_turns_, std::memory_order_release);
+  while (other.load(std::memory_order_acquire) < line_turns_) {
+    if (job_.yield) sched_yield();
+  }
+}
+
+double Prober::window() {
+  auto* const windows = reinterpret_cast<std::byte*>(lines_ + 1);
+  std::byte* const own = windows + member_ * probe_->bytes;
+  const std::byte* const theirs = windows + (1 - member_) * probe_->bytes;
+  meet_on_line();
+  Nanoseconds begin = now_ns();
+  copy_to_shared(own, memory_.data(), probe_->bytes);
+  const Nanoseconds writing = now_ns() - begin;
+  meet_on_line();
+  begin = now_ns();
+  offbeat::copy(memory_.data() + probe_->bytes, theirs, probe_->bytes);
+  return microseconds(is_leader() ? writing : now_ns() - begin);
 }
 
 }  // namespace offbeat::bench

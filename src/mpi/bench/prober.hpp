@@ -16,7 +16,7 @@ namespace offbeat::bench {
 struct Samples {
   static constexpr std::size_t most = 40;  // of one probe
   std::vector<double> us;
-  std::vector<double> receive_us;  // of `late`
+  std::vector<double> receive_us;  // of `late` and `window`
 };
 
 class Prober {
@@ -46,9 +46,12 @@ class Prober {
   [[nodiscard]] int leader() const { return probe_->ranks.front(); }
   [[nodiscard]] int bytes() const { return static_cast<int>(probe_->bytes); }
 
-  // Maps a page that both ranks of a `line` share. Its file has a name only until both have it.
+  // Maps memory that both ranks of a `line` or a `window` share: the lines, and a window for each rank. Its
+  // file has a name only until both have it.
   void map_lines();
   void unmap_lines();
+  // Waits until both ranks have come here, on a line.
+  void meet_on_line();
   void prepare();
 
   // Brings the ranks of the probe together. The leader gets what each measured in the sample before.
@@ -65,6 +68,7 @@ class Prober {
 
   // Each of these takes one sample of a kind, on this rank.
   double round_trip();
+  double exchange();
   double fan_out(Nanoseconds start);
   double fan_in(Nanoseconds start);
   // Finds how late the receive is. Several round trips are enough for the message to come. A longer wait
@@ -73,10 +77,12 @@ class Prober {
   double late();
   // The leader tries lengths. It sends each one to the other rank, and -1 at the end.
   void find_eager_limit();
-  // Other work on the machine only makes a send longer, so the quickest of three counts.
+  // Other work on the machine only makes a send longer, so the quickest of several counts.
   bool send_waits_for_receiver(std::int64_t length);
-  // Uses other vectors each time, so that they come from where received data are: not from the first cache.
+  // Uses the same vectors again and again. So they come from the cache that holds them.
   double time_of_work();
+  // The leader returns the time of writing into its window, the other rank that of reading the leader's.
+  double window();
   // A turn is two lines: one there, and one back.
   double line();
 
@@ -85,9 +91,9 @@ class Prober {
   std::size_t member_ = 0;  // of this rank among those of the probe
   Samples samples_;
   std::vector<std::byte> memory_;
-  std::size_t cold_ = 0;
   Nanoseconds lateness_ns_ = 0;
   SharedLines* lines_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
   std::int64_t line_turns_ = 0;
 };
 

@@ -10,8 +10,9 @@
 namespace offbeat::bench {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ProbeKind>, 8> kinds = {{
+constexpr std::array<std::pair<std::string_view, ProbeKind>, 10> kinds = {{
     {"round_trip", ProbeKind::round_trip},
+    {"exchange", ProbeKind::exchange},
     {"fan_out", ProbeKind::fan_out},
     {"fan_in", ProbeKind::fan_in},
     {"late", ProbeKind::late},
@@ -19,6 +20,7 @@ constexpr std::array<std::pair<std::string_view, ProbeKind>, 8> kinds = {{
     {"combine", ProbeKind::combine},
     {"copy", ProbeKind::copy},
     {"line", ProbeKind::line},
+    {"window", ProbeKind::window},
 }};
 
 }  // namespace

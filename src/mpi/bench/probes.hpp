@@ -2,6 +2,7 @@
 // A probe is one measurement of `offbeat calibrate`, in which the named ranks take part. Its kinds:
 //
 //   round_trip  a b [c d ...]   pairs exchange a message at once; a sample is half of a round trip
+//   exchange    a b             both send and receive a message at once
 //   fan_out     a b c ...       a sends to the others at once; until the last of them has its message
 //   fan_in      a b c ...       the others send to a at once; until a has all messages
 //   late        a b             a sends, b receives when the message is there; the times of both calls
@@ -9,6 +10,7 @@
 //   combine     a [b ...]       each rank combines two vectors into a third
 //   copy        a [b ...]       each rank copies a vector
 //   line        a b             a cache line goes from a to b, through memory that the ranks of a node share
+//   window      a b             both write a vector into that memory, and read that of the other; two times
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,18 @@
 
 namespace offbeat::bench {
 
-enum class ProbeKind : std::uint8_t { round_trip, fan_out, fan_in, late, eager, combine, copy, line };
+enum class ProbeKind : std::uint8_t {
+  round_trip,
+  exchange,
+  fan_out,
+  fan_in,
+  late,
+  eager,
+  combine,
+  copy,
+  line,
+  window
+};
 
 // One line of the file: "KIND ROUND BYTES LEAD_US RANK ...".
 struct Probe {
