@@ -272,6 +272,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "late_nodes_table": measured.late_nodes_table,
     "tracing_table": measured.tracing_table,
     "training_tables": measured.training_tables,
+    "model_check_table": measured.model_check_table,
+    "model_check_times": measured.model_check_times,
     "paper_1_table": measured.paper_1_table,
 }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.bench.ranking import BALANCED
+from offbeat.simulate import agreement, machine
 from offbeat.units import format_size
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -291,6 +292,53 @@ def training_tables() -> str:
 
 def training_figure() -> str:
     return paper_training.figure_of(results("paper_training")["cells"])
+
+
+# -- the model of a node: benchmarks/model_check.py
+
+
+@functools.cache
+def _simulated_node() -> dict[agreement.Time, float]:
+    document = results("model_check")
+    read = machine.parse(document["machine_file"], "model_check.json")
+    return agreement.simulated_us(read, [agreement.Time.from_json(cell) for cell in document["cells"]])
+
+
+def model_check_table() -> str:
+    """How many of the simulated times agree with the measured ones, for each algorithm and for all."""
+    simulated = _simulated_node()
+    rows = [
+        [f"`{name}`", *agreement.compare(simulated, algorithm=name).columns()]
+        for name in dict.fromkeys(time.algorithm for time in simulated)
+    ]
+    for name, of_these in (("offbeat's", agreement.of_offbeat(simulated)), ("all", simulated)):
+        rows.append([name, *agreement.compare(of_these).columns()])
+    return table(["algorithm", *agreement.HEADINGS], rows)
+
+
+def model_check_times() -> str:
+    """Measured and simulated times of some algorithms when all ranks arrive together, in microseconds."""
+    simulated = _simulated_node()
+    names = (
+        "native(ring)",
+        "recursive_doubling",
+        "rabenseifner",
+        "arrival_tree",
+        "arrival_leader",
+        "arrival_chain",
+    )
+    sizes = dict.fromkeys(time.size_bytes for time in simulated)
+    at = {
+        (time.size_bytes, time.algorithm): f"{_us(time.us)}, {_us(simulated[time])}"
+        for time in simulated
+        if time.pattern == BALANCED
+    }
+    rows = [[format_size(size), *(at.get((size, name), "-") for name in names)] for size in sizes]
+    return table(["size", *(f"`{name}`" for name in names)], rows)
+
+
+def _us(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def paper_1_table() -> str:
