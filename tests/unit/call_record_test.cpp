@@ -123,15 +123,13 @@ class RecordsOfCalls : public testing::Test {
 TEST_F(RecordsOfCalls, FindOtherLengths) {
   for (int rank = 0; rank < ranks; ++rank) write_alltoallv(rank, 1, ones_.data());
   EXPECT_EQ(compared_by_rank_1(ones_.data()), "");
-  EXPECT_EQ(
-      compared_by_rank_1(nines_.data()),
-      "the ranks did not make the same call: in an alltoallv, rank 0 has 1 bytes for rank 1, which takes 9 "
-      "bytes");
+  EXPECT_EQ(compared_by_rank_1(nines_.data()),
+            "mismatched alltoallv: rank 0 has 1 bytes for rank 1, which takes 9 "
+            "bytes");
   write_alltoallv(2, 1, other_ones_.data());
-  EXPECT_EQ(
-      compared_by_rank_1(ones_.data()),
-      "the ranks did not make the same call: in an alltoallv, rank 2 has 2 bytes for rank 1, which takes 1 "
-      "bytes");
+  EXPECT_EQ(compared_by_rank_1(ones_.data()),
+            "mismatched alltoallv: rank 2 has 2 bytes for rank 1, which takes 1 "
+            "bytes");
 }
 
 // Rank 0 writes the lengths of its call 5 where those of call 1 are.
