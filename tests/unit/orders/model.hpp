@@ -125,6 +125,10 @@ class Waits {
   }
   [[nodiscard]] static bool touch() { return true; }
   template <class MakeReading>
+  [[nodiscard]] static bool touch(MakeReading&&) {
+    return true;
+  }
+  template <class MakeReading>
   [[nodiscard]] static bool charge_fetch(int, MakeReading&&) {
     return true;
   }
