@@ -6,8 +6,8 @@
 namespace offbeat {
 
 // While this object lives, this thread gets EFBIG for a file that would exceed the limit on file size (ulimit
-// -f). Otherwise the kernel also sends SIGXFSZ, which ends the program. The limit holds for shared memory,
-// too, and for what is written to a place behind it in a longer file. The program may lower it at any time.
+// -f). Otherwise the kernel also sends SIGXFSZ, which ends the program. The limit also holds for shared
+// memory, and for writes beyond it in a file that is longer already. The program may lower it at any time.
 class FileSizeLimitIsError {
  public:
   FileSizeLimitIsError();

@@ -27,7 +27,7 @@ inline constexpr std::int64_t ns_per_s = 1'000'000'000;
   return to_ns(now);
 }
 
-// Returns `seconds`, which are positive, in nanoseconds: at least 1, and at most 292 years.
+// Returns `seconds`, which must be positive, in nanoseconds: at least 1, and 146 years for 2^33 s or more.
 [[nodiscard]] constexpr std::int64_t positive_seconds_to_ns(double seconds) {
   static_assert(std::numeric_limits<double>::is_iec559 && std::numeric_limits<double>::digits == 53);
   constexpr int fraction_bits = 30;

@@ -163,7 +163,7 @@ class NodeBoard {
 
   // The budget uses the following members.
   [[nodiscard]] std::uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
-  // Gives back what the system takes and no rank uses, and counts it in `kept_bytes`.
+  // Gives back the pages that no rank uses and the system takes, and subtracts them from `kept_bytes`.
   void give_pages_back() noexcept;
   std::size_t kept_bytes = 0;           // in this rank's windows
   std::size_t kept_for_good_bytes = 0;  // elsewhere

@@ -325,7 +325,8 @@ class Board {
     Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  // Forbids it for good. A rank calls this while it uses a window, or in `give_back`.
+  // Keeps the pages for good: give_pages_back() then returns false. A rank calls this while it uses a window,
+  // or in `give_back`.
   void keep_pages() noexcept { pages_kept().store(1, std::memory_order_relaxed); }
   // Allows pages to be given back from now on. One rank calls this before any rank uses a window.
   void open_gate() { gate().store(gate_open, std::memory_order_release); }

@@ -401,7 +401,7 @@ TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
   const auto put = [&](Endpoint net) { return net.put(window, window); };
   EXPECT_EQ(last_exit(put), 128 + 2 * 64);
   EXPECT_EQ(last_exit([&](Endpoint net) { return net.copy(window, window); }), 128);
-  // Beyond a cache, 64 bytes take 32 longer, which the 64 of a line have in them.
+  // Beyond a cache, copying a line takes 32 longer, and only the other 32 of put_line are added.
   network.beyond = {{.cache_bytes = 1, .gamma = 1.5, .copy = 1.5}};
   EXPECT_EQ(last_exit(put), 1.5 * 128 + 2 * 32);
   network.beyond = {{.cache_bytes = 1, .gamma = 3, .copy = 3}};

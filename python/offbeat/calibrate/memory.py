@@ -159,7 +159,7 @@ def _fit_board(results: Sequence[Result], found: SharedMemory) -> None:
             found.board[key] = more
     if "line_gap_ns" in found.board:  # then writing and reading a line take half of the way each
         found.board["line_ns"] = found.board["far_line_ns"] = bounce.scaled(0.5)
-    # Both copies begin cold, as in a collective. Besides their bytes they take that, and one way of a line.
+    # Each copy has a cold start, as in a collective. Both fixed times are two starts and a line's way.
     begin = [lines_of[read].intervals()[0].scaled(1e3) for read in (True, False)]
     step = Interval(*(
         (one + other - bounce.value) / 2

@@ -14,7 +14,7 @@ from offbeat.bench import arrival_patterns
 from offbeat.simulate.machine import Machine
 
 DIFFERENCE = 0.2  # measured times that differ by less have no order
-ERROR = 0.25  # a simulated time agrees if it is at most this much longer than the measured one, or it shorter
+ERROR = 0.25  # a simulated and a measured time agree if the longer one is at most this much longer
 HEADINGS = ("times", f"within {ERROR:.0%}", "simulated / measured", "pairs", "in order")
 _NATIVE = "native("
 _DRAWS = 15

@@ -106,10 +106,10 @@ class AllRequests {
   // -- testing
 
   struct Found {
-    int own_seen = 0;         // offbeat's requests up to that one
-    int place = -1;           // index of offbeat's first request that is not over
-    bool has_failed = false;  // true if the collective of one before that has failed
-    MPI_Request request{};    // that one, as the host knows it
+    int own_seen = 0;         // the number of offbeat's requests up to `place`
+    int place = -1;           // index of offbeat's first request that is not over; -1: none
+    bool has_failed = false;  // true if a collective before `place` has failed
+    MPI_Request request{};    // the request at `place`, as the host knows it
   };
   [[gnu::noinline]] static Found find_unfinished_own(int count, const MPI_Request* requests) noexcept {
     Found found;
@@ -190,9 +190,9 @@ class AllRequests {
       return true;
     });
   }
-  // Call this before the host's function if a collective has failed: the host may leave MPI_ERROR alone where
-  // none of its own requests has failed. What it writes then counts, whatever it returns: MPICH 5 returns
-  // MPI_SUCCESS if an error handler of the program does.
+  // Call this before the host's function if a collective has failed: the host may leave MPI_ERROR alone if
+  // none of its own requests has failed. What it writes counts, whatever it returns: MPICH 5 returns
+  // MPI_SUCCESS after it has called an error handler of the program.
   [[gnu::noinline]] static void preset_errors(int count, MPI_Status* statuses) noexcept {
     for (int i = 0; i < count && statuses != MPI_STATUSES_IGNORE; ++i) statuses[i].MPI_ERROR = MPI_SUCCESS;
   }

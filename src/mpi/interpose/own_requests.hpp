@@ -52,8 +52,8 @@ void advance(Look&& look) noexcept {
 [[nodiscard]] inline MPI_Status* status_at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
-// Sets the status of a collective. Only a function that returns several statuses sets MPI_ERROR. It always
-// does, as Open MPI: the host may return an error, or may have called an error handler and return none.
+// Sets the status of a collective. MPI_ERROR is set only for a function that returns several statuses, and
+// always there, as in Open MPI: the host may have called an error handler even if it returns no error.
 inline void put_status(MPI_Status* status, Completion completion, int code) noexcept {
   if (status == MPI_STATUS_IGNORE) return;
   set_status(runtime().host, status);

@@ -132,7 +132,7 @@ Tracer::Tracer(const LowerLayers& below, const Settings& settings)
 }
 
 // If one rank finds a file, no rank writes: nobody could read two runs in one folder. A rank that cannot
-// write for another reason lacks in the trace, and takes part in what all ranks do for it.
+// write for another reason is missing from the trace, but takes part in the collectives of the tracers.
 void Tracer::keep_out_of_an_earlier_trace() {
   const int has_found_a_file = writer_.has_found_a_file() ? 1 : 0;
   int has_one = 0;

@@ -51,7 +51,7 @@ bool is_left_out(std::size_t place) {
   return mutation && mutation->place == place && mutation->change == Change::leave_out;
 }
 
-// The next weaker order that is not a mere half of it.
+// Returns a weaker order: acquire, release or both instead of seq_cst, and relaxed instead of any other.
 rl::memory_order weaker(std::memory_order order, Place::Kind kind) {
   if (order != std::memory_order_seq_cst) return rl::mo_relaxed;
   return kind == Place::Kind::load    ? rl::mo_acquire
