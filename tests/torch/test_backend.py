@@ -75,8 +75,8 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
         assert "rank 1" in text
         assert "has waited" not in text
     for what, words in (
-        ("lengths", ("allreduce of 1000 x float32", "allreduce of 1001 x float32")),
-        ("after an error", ("allreduce of 1001 x float32",)),
+        ("lengths", ("mismatched allreduce: ", "has 1000 x float32", "has 1001 x float32")),
+        ("after an error", ("mismatched allreduce: ", "has 1001 x float32")),
         ("kinds", ("bcast of 40 bytes", "allreduce of 10 x float32")),
         ("late", ("has waited 1 s for rank 2",)),
         ("late, begun", ("has waited 1 s for rank 2",)),
