@@ -77,6 +77,13 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
+  // Returns the number of the present immediate collective as a slot has it if not all ranks meet. It names
+  // the collective, too: if one rank has left out a call, as the host rejected it there, no rank may take the
+  // data of another collective for its own.
+  [[nodiscard]] std::uint64_t sequence_of(Collective collective) const {
+    return sequence.present | static_cast<std::uint64_t>(collective) << 56;
+  }
+
   // A short slot holds a short vector in a collective with a root, in which some ranks wait for nobody. Each
   // rank has several and uses them in turn, so that such a rank can be that many calls ahead. If ranks share
   // cores, a core switches ranks once per several calls instead of once per call.

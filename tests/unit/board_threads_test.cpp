@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/board/arrival_direct/in_slots.hpp"
 #include "collectives/board/board_round.hpp"
+#include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board.hpp"
 #include "support/board_only.hpp"
@@ -400,6 +402,33 @@ TEST(Board, GivesBackWholePages) {
           EXPECT_EQ(stages, shape.stages);
         }
       }
+    }
+  }
+}
+
+// The host may reject a rooted call at the root alone, which then is one call behind.
+TEST(Board, NoRankTakesTheDataOfAnotherCollective) {
+  const Reduction sum(ElementType::uint32, ReduceOp::sum);
+  std::uint32_t input = 1;
+  std::array<std::uint32_t, 17> output{};
+  for (const int ranks : {2, 17}) {
+    const BoardShape shape{ranks, 4096};
+    const Mapping memory(shape.total_bytes());
+    Board root(memory.data(), shape, 0, {});
+    Board giver(memory.data(), shape, 1, {});
+    root.sequence.next(false);
+    giver.sequence.next(false);
+    const Vector all{reinterpret_cast<std::byte*>(output.data()), static_cast<std::size_t>(ranks), 4};
+    const Call gather{Collective::gather, {reinterpret_cast<std::byte*>(&input), 1, 4}, all, nullptr, 0};
+    const Call reduce{Collective::reduce, gather.input, all.slice(0, 1), &sum, 0};
+    if (ranks == 2) {
+      direct::InSlots<Collective::gather>(giver, gather).put_own_data();
+      EXPECT_TRUE(direct::InSlots<Collective::gather>(root, gather).has_arrived(1));
+      EXPECT_FALSE(direct::InSlots<Collective::reduce>(root, reduce).has_arrived(1));
+    } else {
+      TreeForm<Collective::gather>(giver, gather).put_own_data();
+      EXPECT_TRUE(TreeForm<Collective::gather>(root, gather).has_arrived(1));
+      EXPECT_FALSE(TreeForm<Collective::reduce>(root, reduce).has_arrived(1));
     }
   }
 }
