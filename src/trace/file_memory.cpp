@@ -43,16 +43,24 @@ bool replace_with_anonymous_memory(WatchedRange& range) {
   return memory != MAP_FAILED;
 }
 
-void on_bus_error(int number, siginfo_t* info, void*) {
+// The program's handler may recover, by a jump. Its default action ends the process.
+void pass_on(int number, siginfo_t* info, void* context) {
+  if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(number, info, context);
+  const auto handler = action_before.sa_handler;
+  if (handler == SIG_IGN && !is_fault(*info)) return;
+  if (handler != SIG_DFL && handler != SIG_IGN) return handler(number);
+  sigaction(number, &action_before, nullptr);
+  if (!is_fault(*info)) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), number, info);
+}
+
+void on_bus_error(int number, siginfo_t* info, void* context) {
   const int error = errno;
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const auto ours = std::ranges::find_if(
       ranges, [at](const WatchedRange& each) { return each.begin.load() <= at && at < each.end.load(); });
-  if (!is_fault(*info) || ours == ranges.end() || !replace_with_anonymous_memory(*ours)) {
-    sigaction(number, &action_before, nullptr);
-    if (!is_fault(*info)) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), number, info);
-  }
+  const bool is_ours = is_fault(*info) && ours != ranges.end() && replace_with_anonymous_memory(*ours);
   errno = error;
+  if (!is_ours) pass_on(number, info, context);
 }
 
 void install_handler() {

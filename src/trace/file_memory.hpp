@@ -4,8 +4,8 @@
 // If the file has no page for a store, the kernel sends SIGBUS: somebody has cut the file, its server is out
 // of reach, or a file system that copies on write is full. No check before the store can rule this out, and
 // without a mapping each record would take a system call, or be lost when the process is killed. So a handler
-// of SIGBUS puts anonymous memory in place of the mapping, where the store then goes. Any other SIGBUS goes
-// to what the program had before.
+// of SIGBUS replaces the mapping with anonymous memory, and the store goes there. The handler passes any other
+// SIGBUS to the handler that the program had before, and stays.
 //
 // This does not help a thread that blocks SIGBUS, nor a program that replaces the handler after MPI_Init and
 // does not call the one that it finds.
@@ -25,8 +25,8 @@ class FileMemory {
   FileMemory(const FileMemory&) = delete;
   FileMemory& operator=(const FileMemory&) = delete;
 
-  // Maps a part of a file in place of what was mapped before. Returns 0, or an error number; then nothing has
-  // changed.
+  // Maps a part of a file instead of the part that is mapped now. Returns 0, or an error number if it cannot;
+  // the mapping is then as before.
   int map(int file, std::uint64_t offset, std::size_t bytes);
   void unmap();
 

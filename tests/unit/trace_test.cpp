@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csetjmp>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -250,6 +251,22 @@ TEST_F(TraceFile, LeavesEveryOtherBusErrorToTheProgram) {
   };
   EXPECT_EXIT(by_handler(store_behind_the_end_of_a_file), testing::ExitedWithCode(7), "");
   EXPECT_EXIT(by_handler([] { raise(SIGBUS); }), testing::ExitedWithCode(7), "");
+}
+
+TEST_F(TraceFile, SurvivesACutAfterTheProgramHasRecovered) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto recover = [&] {
+    static sigjmp_buf before;
+    signal(SIGBUS, [](int) { siglongjmp(before, 1); });
+    Writer writer(path_, window, plenty);
+    if (sigsetjmp(before, 1) == 0) store_behind_the_end_of_a_file();
+    append(writer, 0);
+    const bool is_cut = truncate(path_.c_str(), 0) == 0;
+    append(writer, 1);
+    writer.finish();
+    _exit(is_cut ? 0 : 1);
+  };
+  EXPECT_EXIT(recover(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(TraceFile, TakesNoFileThatExists) {
