@@ -137,11 +137,11 @@ class AllRequests {
     }
     *flag = 0;
     if (found.place >= 0 && count > 1) {
+      give_turn(found.request);
       if (found.has_failed) [[unlikely]] {
         preset_errors(count, statuses);
         return tell_states(count, requests, statuses, MPI_SUCCESS);
       }
-      give_turn(found.request);
       return MPI_SUCCESS;
     }
     if (found.place >= 0) {
