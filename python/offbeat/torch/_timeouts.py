@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lets torch set the timeout of a process group of offbeat.
 
-``torch.distributed.distributed_c10d._set_pg_timeout`` knows gloo and NCCL, and warns for every other backend.
-So it is replaced by a function that asks the backend of offbeat first.
+torch's ``_set_pg_timeout`` sets the timeout of gloo and NCCL only, and prints a warning for any other backend.
+This module replaces it with a function that asks offbeat's backend first.
 """
 
 from __future__ import annotations

@@ -102,10 +102,11 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
 
   // Open MPI does not ask whether these outputs have a committed type, and the program gets its data. Here
   // the type is committed first.
-  static constexpr bool host_accepts_uncommitted_output =
-      abi::family == "openmpi" &&
-      (collective == Collective::gather || collective == Collective::scatter ||
-       collective == Collective::allgather || collective == Collective::allgatherv);
+  [[nodiscard]] bool host_accepts_uncommitted_output() const {
+    return process_.host.mpi == HostMpi::open_mpi &&
+           (collective == Collective::gather || collective == Collective::scatter ||
+            collective == Collective::allgather || collective == Collective::allgatherv);
+  }
 
   // Returns false if the host has to judge the output.
   [[nodiscard]] bool read_output() {
@@ -115,7 +116,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
     };
     if (read()) [[likely]]
       return true;
-    return host_accepts_uncommitted_output && call_.output.type != MPI_DATATYPE_NULL &&
+    return host_accepts_uncommitted_output() && call_.output.type != MPI_DATATYPE_NULL &&
            process_.host.Type_commit(&call_.output.type) == MPI_SUCCESS && read();
   }
 
