@@ -4,8 +4,8 @@
 // If the file has no page for a store, the kernel sends SIGBUS: somebody has cut the file, its server is out
 // of reach, or a file system that copies on write is full. No check before the store can rule this out, and
 // without a mapping each record would take a system call, or be lost when the process is killed. So a handler
-// of SIGBUS replaces the mapping with anonymous memory, and the store goes there. The handler passes any other
-// SIGBUS to the handler that the program had before, and stays.
+// of SIGBUS replaces the mapping with anonymous memory, and the store goes there. The handler passes any
+// other SIGBUS to the handler that the program had before, and stays.
 //
 // This does not help a thread that blocks SIGBUS, nor a program that replaces the handler after MPI_Init and
 // does not call the one that it finds.

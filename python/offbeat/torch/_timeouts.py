@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lets torch set the timeout of a process group of offbeat.
 
-torch's ``_set_pg_timeout`` sets the timeout of gloo and NCCL only, and prints a warning for any other backend.
+torch's ``_set_pg_timeout`` sets the timeout of gloo and NCCL only, and warns for any other backend.
 This module replaces it with a function that asks offbeat's backend first.
 """
 
