@@ -1011,17 +1011,10 @@ class EveryInterleavingOfCallsAmongMany : public EveryInterleavingAmongMany {
 
 // Long ones: passed on from window to window.
 
-Task relayed_allreduce(Endpoint net, Call call, const Expression&) {
-  return run_in_rounds(net, call, 1, [](const BoardRound& round) {
-    return contribute_and_relay(round, allreduce_algorithms::arrival_tree.node_phase);
-  });
-}
-
 Step relayed(const Case& what) {
   static const Algorithm bcast = allreduce_on_board("relayed", relayed_bcast);
-  static const Algorithm allreduce = allreduce_on_board("relayed", relayed_allreduce);
   Expression expression;
-  expression.algorithm = what.collective == Collective::bcast ? &bcast : &allreduce;
+  expression.algorithm = &bcast;
   return {what, expression};
 }
 
@@ -1029,7 +1022,6 @@ class EveryInterleavingOfRelayed : public EveryInterleavingAmongMany {};
 
 TEST_P(EveryInterleavingOfRelayed, OfTwoChunks) {
   for (int root = 0; root < GetParam(); ++root) explore_all_of({relayed({Collective::bcast, 1025, root})});
-  explore_all_of({relayed({Collective::allreduce, 1025, 0, Operation::weave, true})});
 }
 
 // The third round, and so the third call, comes to the windows that the first one used.
@@ -1038,9 +1030,10 @@ TEST_P(EveryInterleavingOfRelayed, CallsInTurn) {
     const auto bcast = [](int root) { return relayed({Collective::bcast, 3, root}); };
     explore_all_of({bcast(0), bcast(middle), bcast(0)});
   }
-  std::vector<Step> calls{relayed({Collective::allreduce, 3, 0, Operation::weave}),
-                          through_windows({Collective::reduce, 3, 1}),
-                          through_windows({Collective::gather, 3, 0})};
+  std::vector<Step> calls{
+      {{Collective::allreduce, 3, 0, Operation::weave}, expression_of("arrival_shares_in_chunks")},
+      through_windows({Collective::reduce, 3, 1}),
+      through_windows({Collective::gather, 3, 0})};
   for (int root = 0; root < GetParam(); ++root) calls.push_back(relayed({Collective::bcast, 3, root}));
   const std::size_t n = calls.size();
   for (std::size_t k = 0; k < n * n * n; k += GetParam() == 3 ? 43 : 1000)

@@ -142,7 +142,7 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
       const Call args{
           Collective::allreduce, {vector.data(), count, width}, {vector.data(), count, width}, &nothing};
       for (const int concurrent_ranks : {1, 2, 3}) {
-        Task task = run_in_rounds(net, args, concurrent_ranks, look);
+        Task task = run_in_rounds(net, args, chunk_bytes_among(args, concurrent_ranks), look);
         task.start();
         ASSERT_TRUE(task.done());
         task.rethrow_if_failed();

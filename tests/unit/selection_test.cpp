@@ -453,7 +453,7 @@ TEST(Plan, ElementsThatABoardCannotTakeGoAnotherWay) {
   EXPECT_EQ(chosen_for(Collective::allreduce, long_call, (std::size_t{1} << 20) + 1), "recursive_doubling");
   EXPECT_EQ(chosen_for(Collective::bcast, 8192, 4096, 257), "binomial");
   EXPECT_EQ(chosen_for(Collective::bcast, 8192, 8192), "binomial");
-  EXPECT_EQ(chosen_for(Collective::allreduce, 8, 8, 257), "arrival_tree");
+  EXPECT_EQ(chosen_for(Collective::allreduce, 8, 8, 257), "arrival_shares");
 }
 
 TEST(Plan, ASettingComesBeforeTheUsersRules) {

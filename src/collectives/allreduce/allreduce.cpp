@@ -13,6 +13,7 @@ using namespace combinators;
 constexpr const Algorithm* algorithms[] = {
     &native,
     &arrival_tree,
+    &arrival_shares,
     &arrival_leader,
     &arrival_chain,
     &recursive_doubling,

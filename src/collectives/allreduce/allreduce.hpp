@@ -8,6 +8,7 @@
 
 namespace offbeat::allreduce_algorithms {
 
+extern const Algorithm arrival_shares;
 extern const Algorithm arrival_tree;
 extern const Algorithm arrival_leader;
 extern const Algorithm arrival_chain;

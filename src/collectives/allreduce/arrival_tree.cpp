@@ -16,19 +16,15 @@
 // The second rank combines into the place of the partial result that was there first. Its core has just read
 // that place, and the first rank reads it next. So a cache line moves back and forth between two cores.
 //
-// Short messages: every rank writes its vector into its slot, reads those of the others as they come, and
-// combines all in rank order. If the data fit in a few lines, combining them is cheaper than telling others
-// the result. The last arrival is followed by one cache line transfer.
+// Short messages go another way (short_allreduce.hpp).
 // Cost: after the last arrival, that rank reads n bytes for each of log2(p) levels and n of its own, and
 // writes 2n, at memory speed. If all arrive together, each rank reads and writes at most (6 - 4/p)n bytes.
 // Order: the order of the tree, whichever rank comes first, and rank order for short messages. So the bits
 // never depend on arrival. For powers of two the tree is that of recursive_doubling.
 // Source: ours; the idea of arrival order is from Alizadeh et al. 2022.
-#include "base/copy.hpp"
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/allreduce/short_allreduce.hpp"
 #include "collectives/board/board_round.hpp"
-#include "collectives/board/immediate.hpp"
-#include "collectives/board/tree_form.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
@@ -38,47 +34,6 @@ namespace {
 Board::Word& meeting_word_of(const Board::Step& step, int split) {
   return BoardRound::node_phase_word(step, split);
 }
-
-class ShortAllreduce {
- public:
-  // Every rank reads the vectors of all ranks, so beyond these limits the tree is faster (benchmark_board).
-  static constexpr int most_ranks = most_ranks_without_tree;
-  static std::size_t most_bytes(int ranks) {
-    return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
-  }
-  static constexpr bool all_meet = true;
-
-  ShortAllreduce(Board& board, const Call& call)
-      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
-
-  void put_own_data() {
-    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
-    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
-    mine.sequence.store(sequence_, std::memory_order_release);
-  }
-  [[nodiscard]] Reading reading_of(int rank) const {
-    return {&board_.inline_slot(sequence_, rank), Board::InlineSlot::bytes_with(call_.input.bytes())};
-  }
-  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
-  [[nodiscard]] bool has_arrived(int rank) const {
-    return rank == rank_ ||
-           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
-  }
-  [[nodiscard]] const void* data(int rank) const {
-    return rank == rank_ ? static_cast<const void*>(call_.input.data)
-                         : board_.inline_slot(sequence_, rank).data;
-  }
-  void take_result(const void* const* data) {
-    if (call_.output.data == nullptr) return;
-    (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
-  }
-
- private:
-  Board& board_;
-  const Call& call_;
-  const int rank_;
-  const std::uint64_t sequence_;
-};
 
 // Returns the rank that this one meets first, or this rank itself if there is none.
 int first_partner(const Endpoint& net) { return std::min(net.rank ^ 1, net.size - 1); }
@@ -166,7 +121,7 @@ const Algorithm arrival_tree{
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
     .node_phase = contribute,
-    .immediate = &immediate<ShortAllreduce, form_for_many_ranks<Collective::allreduce>>,
+    .immediate = short_allreduce,
     .run = run_on_one_node,
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/board/board_round.hpp"
 
-#include "collectives/board/relay.hpp"
-
 namespace offbeat {
 
 Task contribute_only(const BoardRound& round, NodePhase contribute) {
@@ -25,31 +23,15 @@ Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
   }
 }
 
-Task contribute_and_relay(const BoardRound& round, NodePhase contribute) {
-  co_await contribute(round, nullptr);
-  const Relay relay(round.net, 0, round.call.output, round.chunk_length(), round.past_cache);
-  if (!relay.tree().has_children()) round.board.announce_contribution(round.number);
-  for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {
-    if (round.net.rank > 0) {
-      co_await relay.take(chunk);
-      continue;
-    }
-    Patience::Wait wait(round.board.patience);
-    const Board::Word& result = round.result_of(chunk);
-    const auto is_there = [&] { return round.is_marked(result); };
-    while (!is_there()) co_await round.board.pause(wait, is_there);
-    co_await round.board.charge_fetch(round.holder(result), &result, sizeof result);
-    co_await relay.take(chunk, round.holder(result));
-  }
-  round.board.announce_contribution(round.number);
+Task run_on_one_node(Endpoint net, Call call, NodePhase contribute) {
+  const std::size_t chunk_bytes = chunk_bytes_among(call, net.board()->concurrent_ranks);
+  return run_in_rounds(net, call, chunk_bytes, [contribute](const BoardRound& round) {
+    return contribute_and_collect(round, contribute);
+  });
 }
 
 Task run_on_one_node(Endpoint net, Call call, const Expression& self) {
-  const NodePhase contribute = self.algorithm->node_phase;
-  return run_in_rounds(net, call, net.board()->concurrent_ranks, [contribute](const BoardRound& round) {
-    return round.net.size > most_ranks_without_tree ? contribute_and_relay(round, contribute)
-                                                    : contribute_and_collect(round, contribute);
-  });
+  return run_on_one_node(net, call, self.algorithm->node_phase);
 }
 
 }  // namespace offbeat

@@ -35,8 +35,10 @@ class BoardRound {
     return vector.slice(begin, std::min(last * chunk_, call.input.count) - begin);
   }
   [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
-    const Vector all{board.window(number, owner), call.input.count, call.input.width};
-    return chunk_of(all, chunk);
+    return chunk_of(window(owner), chunk);
+  }
+  [[nodiscard]] Vector chunks_on_board(int owner, std::size_t first, std::size_t last) const {
+    return chunk_of(window(owner), first, last);
   }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
   // These functions return the words of a step. result() is marked when the node's result of the chunk is
@@ -105,6 +107,9 @@ class BoardRound {
   ConstVector input_of_next_round{};  // of the next round; empty if this is the last one
 
  private:
+  [[nodiscard]] Vector window(int owner) const {
+    return {board.window(number, owner), call.input.count, call.input.width};
+  }
   void prefetch(const ConstVector& input, std::uint64_t round, std::size_t first_chunk, bool for_next) const {
     const std::size_t first = std::min(first_chunk * chunk_, input.count);
     const Vector window{board.window(round, net.rank), input.count, input.width};
@@ -164,27 +169,25 @@ class UncollectedResults {
 // The round of a rank that only contributes its data, and the round of one that also collects the result.
 [[nodiscard]] Task contribute_only(const BoardRound& round, NodePhase contribute);
 [[nodiscard]] Task contribute_and_collect(const BoardRound& round, NodePhase contribute);
-// Contributes and collects among many ranks. Each chunk of the result goes down a tree: rank 0 takes it from
-// the rank that holds it, and the others take it from one another. Once a chunk has a result, no rank needs
-// another rank's window for that chunk.
-[[nodiscard]] Task contribute_and_relay(const BoardRound& round, NodePhase contribute);
-
-// Runs an algorithm that has a node_phase among ranks that are all on one node.
+// Runs a node phase, or an algorithm that has one, among ranks that are all on one node.
+[[nodiscard]] Task run_on_one_node(Endpoint net, Call call, NodePhase contribute);
 [[nodiscard]] Task run_on_one_node(Endpoint net, Call call, const Expression& self);
 
-// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. `at_once`, the
-// number of ranks that share the work, decides how the message is cut.
-template <class One>
-Task run_in_rounds(Endpoint net, Call call, int at_once, One one) {
-  // Longer chunks are no faster, and they let other ranks wait longer for the last one.
+// Returns the bytes of a chunk if `at_once` ranks share the work. Each of them gets two chunks, so that the
+// work spreads. Longer chunks are no faster, and they let other ranks wait longer for the last one.
+[[nodiscard]] inline std::size_t chunk_bytes_among(const Call& call, int at_once) {
   constexpr std::size_t longest_chunk = 64 * 1024;
+  const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
+  return std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
+}
+
+// Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. A round may have
+// at most shape().most_chunks() chunks of `chunk_bytes`.
+template <class One>
+Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one) {
   Board& board = *net.board();
   const std::size_t width = call.input.width;
   const std::size_t window = board.shape().window_bytes / width;
-  // Each working rank gets two chunks, so that the work spreads, but a chunk is never smaller than
-  // smallest_chunk. The board has steps for that many.
-  const std::size_t spread = call.input.bytes() / (2 * static_cast<std::size_t>(at_once));
-  const std::size_t chunk_bytes = std::clamp(spread, BoardShape::smallest_chunk, longest_chunk);
   const std::size_t chunk = std::max<std::size_t>(1, (chunk_bytes + width - 1) / width);
   // If the inputs and outputs of all ranks take half of the cache, little of what is written now would be
   // found there later. An in-place result is in the cache already.

@@ -44,8 +44,6 @@ class Relay {
 
   // Announces a chunk that is in the root's own window. Only the root calls this.
   [[nodiscard]] Task announce(std::size_t chunk) const;
-  // Takes a chunk from the window of `holder`, which does not need it any more. Only the root calls this.
-  [[nodiscard]] Task take(std::size_t chunk, int holder) const;
   // Takes a chunk from the parent. All ranks but the root call this.
   [[nodiscard]] Task take(std::size_t chunk) const;
 

@@ -134,7 +134,7 @@ Task run_in_lanes(Endpoint net, Call call, const Expression& self, int carriers)
   // All carriers must cut the message in one way, even if their nodes have different numbers of ranks.
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
-  co_await run_in_rounds(node, call, ranks_per_node, [&](const BoardRound& round) {
+  co_await run_in_rounds(node, call, chunk_bytes_among(call, ranks_per_node), [&](const BoardRound& round) {
     return run_round(net, round, phases, CarrierShares(round, carriers));
   });
 }

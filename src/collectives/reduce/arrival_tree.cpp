@@ -21,7 +21,7 @@ Task run_round(const BoardRound& round) {
 }
 
 Task run(Endpoint net, Call call, const Expression&) {
-  return run_in_rounds(net, call, net.board()->concurrent_ranks, run_round);
+  return run_in_rounds(net, call, chunk_bytes_among(call, net.board()->concurrent_ranks), run_round);
 }
 
 }  // namespace

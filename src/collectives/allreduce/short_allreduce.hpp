@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Idea: a short allreduce on the board. Every rank writes its vector into its slot, reads those of the others
+// as they come, and combines all in rank order. If the data fit in a few lines, combining them is cheaper
+// than telling others the result. The last arrival is followed by one cache line transfer. More ranks combine
+// in a tree of groups (board/tree_form.hpp).
+#pragma once
+
+#include "base/copy.hpp"
+#include "collectives/board/immediate.hpp"
+#include "collectives/board/tree_form.hpp"
+
+namespace offbeat::allreduce_algorithms {
+
+class ShortAllreduce {
+ public:
+  // Every rank reads the vectors of all ranks, so beyond these limits the tree is faster (benchmark_board).
+  static constexpr int most_ranks = most_ranks_without_tree;
+  static std::size_t most_bytes(int ranks) {
+    return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
+  }
+  static constexpr bool all_meet = true;
+
+  ShortAllreduce(Board& board, const Call& call)
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+
+  void put_own_data() {
+    Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);
+    if (call_.input.data != nullptr) copy_to_shared(mine.data, call_.input.data, call_.input.bytes());
+    mine.sequence.store(sequence_, std::memory_order_release);
+  }
+  [[nodiscard]] Reading reading_of(int rank) const {
+    return {&board_.inline_slot(sequence_, rank), Board::InlineSlot::bytes_with(call_.input.bytes())};
+  }
+  // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
+  [[nodiscard]] bool has_arrived(int rank) const {
+    return rank == rank_ ||
+           board_.inline_slot(sequence_, rank).sequence.load(std::memory_order_acquire) == sequence_;
+  }
+  [[nodiscard]] const void* data(int rank) const {
+    return rank == rank_ ? static_cast<const void*>(call_.input.data)
+                         : board_.inline_slot(sequence_, rank).data;
+  }
+  void take_result(const void* const* data) {
+    if (call_.output.data == nullptr) return;
+    (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
+  }
+
+ private:
+  Board& board_;
+  const Call& call_;
+  const int rank_;
+  const std::uint64_t sequence_;
+};
+
+inline constexpr const Immediate* short_allreduce =
+    &immediate<ShortAllreduce, form_for_many_ranks<Collective::allreduce>>;
+
+}  // namespace offbeat::allreduce_algorithms
