@@ -58,11 +58,11 @@ struct ProcessorClock {
   }
 };
 
-// Says when this thread owes the host a turn: at the end of a collective if the last turn was 30 us ago, and
+// Says when this thread owes the host a turn: at the end of a collective if the last turn was long ago, and
 // earlier if it spins. Real time counts here, not a number of calls. A program that computes between its
 // collectives may have begun something that proceeds only in turns of the host: a long message, a write to a
-// file that holds a lock, or an epoch of a window. So each collective of such a program gives a turn, as the
-// host's own collective would.
+// file that holds a lock, or an epoch of a window. While turns find nothing, they take a thousandth of the
+// time that passes. If one finds something, the next one follows within a microsecond.
 //
 // `Storage` has the state of a thread. A library that is loaded with the program may use the faster
 // initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
@@ -101,8 +101,8 @@ class TurnDueOf {
   }
 
   // Gives a turn. A long turn has copied a part of a message, so the next turn comes soon, and later ones at
-  // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI and network. Such turns
-  // are rare enough not to count.
+  // growing intervals. A turn without work takes 0.05 to 1 us, depending on host MPI, network, and what the
+  // caches still have.
   template <class Turn>
   static void give(Turn&& turn) {
     const std::uint64_t us = Clock::ticks_per_us();
@@ -121,17 +121,19 @@ class TurnDueOf {
       took = Storage::of_this_thread.last_turn_end - began;
       Storage::of_this_thread.shortest_turn = std::min(Storage::of_this_thread.shortest_turn, took);
     }
-    const std::uint64_t rare = 64 * Storage::of_this_thread.shortest_turn;
-    const bool was_long = took > us + 8 * Storage::of_this_thread.shortest_turn;
+    const std::uint64_t shortest = Storage::of_this_thread.shortest_turn;
+    const bool was_long = took > us + 8 * shortest;
     Storage::of_this_thread.interval =
-        was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, rare));
+        was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, turns_of_interval * took));
     Storage::of_this_thread.interval_in_spin =
-        std::min(Storage::of_this_thread.interval, std::max(usual_in_spin_us * us, rare));
+        std::min(Storage::of_this_thread.interval, std::max(usual_in_spin_us * us, turns_of_spin * shortest));
   }
 
  private:
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
+  static constexpr std::uint64_t turns_of_interval = 1000;  // an interval in turns without work
+  static constexpr std::uint64_t turns_of_spin = 64;
   // The clock is read in the first calls after a turn, and then in every N-th call. Units: calls.
   static constexpr std::uint64_t calls_with_look = 16;
   static constexpr std::uint64_t calls_between_looks = 8;
