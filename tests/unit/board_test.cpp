@@ -602,7 +602,7 @@ void explore(int ranks, const std::vector<Step>& steps, std::ostream& log = std:
   SCOPED_TRACE(text);
   for (const Grain grain : {Grain::fine, Grain::coarse}) {
     World world(ranks, steps, grain);
-    Explorer explorer(world, (grain == Grain::fine ? 1 : 5) * most_states(ranks));
+    Explorer explorer(world, (grain == Grain::fine ? 1 : 2) * most_states(ranks));
     const double schedules = explorer.visit();
     EXPECT_EQ(explorer.problem(), "");
     log << (grain == Grain::fine ? "fine" : "coarse") << " grain, "
