@@ -20,11 +20,11 @@ from pathlib import Path
 
 import measured
 import offbeat.__main__
-import typer
 from markdown_table import table
 from offbeat import _core
 from offbeat.bench import arrival_patterns
-from offbeat.commands import help_pages
+from offbeat.commands import root
+from offbeat.commands.command_line import Group
 
 ROOT = Path(__file__).resolve().parent.parent
 COLLECTIVES = ROOT / "src" / "collectives"
@@ -198,13 +198,13 @@ def help_of(*arguments: str) -> str:
 
 
 def verbs() -> list[str]:
-    return list(help_pages.ALL_VERBS)
+    return root.ROOT.names
 
 
 def shown_help(*verb: str) -> str:
     """The help of a verb, and of its subcommands if it has any."""
-    group = typer.main.get_command(offbeat.__main__.make_app())
-    below = getattr(group.commands[verb[0]], "commands", {}) if verb else {}  # type: ignore[attr-defined]
+    command, _ = root.ROOT.named(verb)
+    below = command.names if verb and isinstance(command, Group) else []
     texts = [help_of(*verb), *(help_of(*verb, name) for name in below)]
     return "\n\n".join(f"```text\n{text}\n```" for text in texts)
 

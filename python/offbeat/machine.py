@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
-
-from offbeat.units import format_count
 
 # Variables that batch systems set. In a batch job, the cores of this host do not say how many ranks fit.
 _BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID")
@@ -58,7 +55,9 @@ def overload_warning() -> str | None:
     wanting, there = load(), os.cpu_count() or 1
     if wanting <= 2 * there:
         return None
-    return f"the load of this host is {wanting:.1f}, more than twice its {format_count(there, 'CPU')}"
+    return (
+        f"the load of this host is {wanting:.1f}, more than twice its {there} CPU{'s' if there > 1 else ''}"
+    )
 
 
 def in_batch_job(environment: Mapping[str, str]) -> bool:
@@ -76,7 +75,8 @@ def default_rank_count(environment: Mapping[str, str]) -> int | None:
 
 def description() -> dict[str, str | int]:
     """The facts about this machine that a result file holds."""
-    model = platform.machine()
+    here = os.uname()
+    model = here.machine
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -85,9 +85,9 @@ def description() -> dict[str, str | int]:
     except OSError:
         pass
     return {
-        "host": platform.node(),
+        "host": here.nodename,
         "processor": model,
         "cpus": cpus(),
         "cores": cores(),
-        "system": platform.release(),
+        "system": here.release,
     }

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from offbeat.errors import CommandError
 
@@ -26,6 +25,8 @@ def parse_size(text: str) -> int:
         raise CommandError(
             f"'{text}' is not a size: write bytes or a number with KiB, MiB or GiB, such as 64KiB"
         )
+    from fractions import Fraction  # which imports much, and not all commands read sizes
+
     size = Fraction(match[1]) * factor
     if size.denominator != 1:
         raise CommandError(f"'{text}' is not a whole number of bytes")

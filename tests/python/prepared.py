@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs commands of offbeat in processes that are forked from one which has imported what they need.
 
-To import numpy, typer, rich and the verbs takes most of the half second of a command. Each line of the input
-is a request; the answers are the number of the process, and its exit code, as subprocess gives it.
+To import numpy, rich and the verbs takes most of the time of most commands. Each line of the input is a
+request; the answers are the number of the process, and its exit code, as subprocess gives it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,7 @@ import runpy
 import sys
 from typing import Any
 
-import typer
-from offbeat.__main__ import make_app
-
-
-def import_what_typer_imports_late() -> None:
-    """Import the modules, and pydantic, that typer imports when it reads its first command line."""
-    app = typer.Typer()
-    app.command()(lambda number: None)
-    app(["1"], standalone_mode=False)
+from offbeat.commands.root import ROOT
 
 
 def become(request: dict[str, Any]) -> None:
@@ -39,15 +31,13 @@ def become(request: dict[str, Any]) -> None:
     sys.argv = ["offbeat", *request["arguments"]]
 
 
-make_app()
-import_what_typer_imports_late()
+_ = ROOT.commands  # imports them
 gc.freeze()  # otherwise the end of each command would copy the memory of all objects
 answers = os.fdopen(os.dup(1), "w")  # not inherited by what a command starts
 for line in sys.stdin:
     process = os.fork()
     if process == 0:
         become(json.loads(line))
-        del sys.modules["offbeat.__main__"]  # which runs now
         runpy.run_module("offbeat", run_name="__main__", alter_sys=True)
         sys.exit()
     print(process, file=answers, flush=True)

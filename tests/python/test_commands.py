@@ -10,8 +10,8 @@ import offbeat as package
 import pytest
 from fakes import MakeMpi, Offbeat
 from made_traces import START_NS, begun
-from offbeat.commands import help_pages
 from offbeat.commands.env import Shell, render
+from offbeat.commands.root import ROOT as COMMAND
 from offbeat.commands.traced import TraceSummary
 from offbeat.errors import CommandError
 from offbeat.mpi import libraries
@@ -22,7 +22,7 @@ def test_version_and_help(offbeat: Offbeat) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         done = offbeat(*arguments)
         assert done.returncode == 0
-        assert all(verb in done.stdout for verb in help_pages.ALL_VERBS)
+        assert all(verb in done.stdout for verb in COMMAND.names)
     assert offbeat("rules").stdout == offbeat("rules", "--help").stdout
     assert "offbeat rules [OPTIONS] COMMAND" in offbeat("rules").stdout
 
@@ -253,6 +253,6 @@ def test_a_family_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(package, "__path__", [str(tmp_path)])
     with pytest.raises(CommandError, match=r"no liboffbeat-mpiabi\.so, for the MPI standard ABI"):
         libraries.preload_library("mpiabi")
-    with pytest.raises(CommandError, match="no offbeat-launch, which offbeat bench needs"):
+    with pytest.raises(CommandError, match="no offbeat-launch, for programs that use MPI"):
         libraries.bench_files("mpich")
     assert libraries.installed() == {}

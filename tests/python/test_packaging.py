@@ -113,7 +113,7 @@ def test_the_compiled_files_need_only_the_c_library() -> None:
 def test_what_a_plain_installation_brings() -> None:
     required = metadata.requires("offbeat") or []
     plain = {re.split(r"[^\w-]", line)[0].lower() for line in required if "extra ==" not in line}
-    assert plain == {"numpy", "rich", "typer", "tomli"}
+    assert plain == {"numpy", "rich", "tomli"}
     assert set(metadata.metadata("offbeat").get_all("Provides-Extra") or []) >= {"openmpi", "report"}
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import draw_gallery
 import generated
-import offbeat.__main__
 import pytest
 import result_file
 import shell
-import typer
 from offbeat import _core
 from offbeat.bench import arrival_patterns, plan
+from offbeat.commands.root import ROOT as COMMAND
 from offbeat.expressions import split_list
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,11 +172,8 @@ def test_every_setting_has_one_section() -> None:
 
 def parse(words: list[str]) -> None:
     """Parse the arguments of `offbeat` as the program does. Raises what its parser raises."""
-    group = typer.main.get_command(offbeat.__main__.make_app())
-    context = group.make_context("offbeat", words[:1])
-    name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
-    with command.make_context(name, rest, parent=context) as parsed:
-        chosen = dict(parsed.params)
+    command, rest = COMMAND.named(words)
+    chosen = command.parse(rest)
     for each in [chosen.get("allreduce"), *split_list(chosen.get("algorithms") or "")]:
         if each and not re.match(r"native\(|default$|pipeline\(.*native|8", each):
             assert any(serves(each, collective["name"]) for collective in _core.collectives()), each

@@ -11,6 +11,7 @@ from offbeat._core.facts import (
     algorithms,
     check_expression,
     collectives,
+    served_collectives,
     settings,
     version,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "machine_name",
     "plan",
     "read_rules",
+    "served_collectives",
     "settings",
     "version",
 ]

@@ -60,6 +60,11 @@ def collectives() -> list[Collective]:
     return found
 
 
+def served_collectives() -> tuple[str, ...]:
+    """Return the names of the collectives that offbeat has algorithms for."""
+    return tuple(each["name"] for each in collectives() if each["served"])
+
+
 def settings() -> list[Setting]:
     """Return all environment variables."""
     found: list[Setting] = ask("settings")

@@ -17,7 +17,7 @@ from offbeat.field_types import checked
 from offbeat.mpi import host_algorithms
 from offbeat.units import Skew, parse_skew
 
-COLLECTIVES = tuple(each["name"] for each in _core.collectives() if each["served"])
+COLLECTIVES = _core.served_collectives()
 NATIVE = "native"  # the name, among algorithms, of the host MPI's own collective
 BUILT_IN_CHOICE = "default"  # the name, among algorithms, of the preload's own choice
 DEFAULT_COLLECTIVE = "allreduce"  # the default collective of a benchmark; the output leaves its name out

@@ -12,7 +12,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -21,10 +20,10 @@ from offbeat.bench import plan as plans
 from offbeat.bench.records import Records
 from offbeat.bench.results import Benchmark, read
 from offbeat.commands import completion
+from offbeat.commands.command_line import Command, Context, Option
 from offbeat.commands.measuring import (
     PART_OF_PLAN,
     ended_by_signals,
-    is_given,
     refuse_others,
     stop_interrupted,
 )
@@ -74,26 +73,21 @@ class Format(str, Enum):
     nccl = "nccl"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(bench)
-
-
 def bench(
-    context: typer.Context,
+    context: Context,
     ranks: Ranks = 2,
     mpi: MpiOfNoProgram = None,
     collectives: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME,...",
-            autocompletion=completion.collectives,
+            complete=completion.collectives,
             help=f"Collectives: {', '.join(plans.COLLECTIVES)}.",
         ),
     ] = plans.DEFAULT_COLLECTIVE,
     sizes: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="4,1KiB|4..1MiB",
             help="Sizes in bytes of MPI_FLOAT: a list, or a range in which each size is 4 times the last. "
             "For allreduce, reduce, bcast, reduce_scatter, scan and exscan this is the whole vector, for the "
@@ -102,7 +96,7 @@ def bench(
     ] = "4..1MiB",
     algorithms: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="EXPR,...",
             help="Algorithms to compare: expressions, `default` (the preload's own choice), and native(NAME) "
             "(the MPI's algorithm NAME, also inside a pipeline). native always takes part. "
@@ -111,20 +105,20 @@ def bench(
     ] = "",
     patterns: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME,...",
-            autocompletion=completion.patterns,
+            complete=completion.patterns,
             help=f"Arrival patterns: {', '.join(arrival_patterns.PATTERNS)}.",
         ),
     ] = "balanced,last_delayed,random",
     skew: Skews = "1.0",
     same_buffers: Annotated[
         bool,
-        typer.Option("--same-buffers", help="Use the same buffers in each call, instead of several in turn."),
+        Option("--same-buffers", help="Use the same buffers in each call, instead of several in turn."),
     ] = False,
     computing: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FACTOR|TIME",
             help="Measure non-blocking calls: each rank computes for this long before it waits. This is a "
             "multiple of native's balanced median, or a time like 100us.",
@@ -132,45 +126,45 @@ def bench(
     ] = None,
     asleep: Annotated[
         bool,
-        typer.Option("--asleep", help="With --computing: sleep instead, like a rank that waits for a GPU."),
+        Option("--asleep", help="With --computing: sleep instead, like a rank that waits for a GPU."),
     ] = False,
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time for the whole benchmark, such as 90s, 5min or 1h.")
+        str, Option(metavar="TIME", help="Time for the whole benchmark, such as 90s, 5min or 1h.")
     ] = "1min",
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
+    seed: Annotated[int, Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
     types: Annotated[
         str,
-        typer.Option(
+        Option(
             "-d",
             "--type",
             metavar="TYPE,...",
-            autocompletion=completion.types,
+            complete=completion.types,
             help=f"Types of element: {', '.join(plans.TYPES)}.",
         ),
     ] = plans.FLOAT,
     operations: Annotated[
         str,
-        typer.Option(
+        Option(
             "-o",
             "--op",
             metavar="OP,...",
-            autocompletion=completion.operations,
+            complete=completion.operations,
             help=f"Operations: {', '.join(plans.OPERATIONS)} (bit by bit: integers).",
         ),
     ] = plans.SUM,
     roots: Annotated[
-        str, typer.Option("--root", metavar="RANK,...", help="Roots of collectives that have one, or `all`.")
+        str, Option("--root", metavar="RANK,...", help="Roots of collectives that have one, or `all`.")
     ] = "0",
     in_place: Annotated[
         Place,
-        typer.Option(
+        Option(
             metavar="no|yes|both",
             help="Whether calls are made with MPI_IN_PLACE. A barrier and a bcast have no such form.",
         ),
     ] = Place.no,
     iterations: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="N",
             help="Count exactly N calls of each algorithm in a cell. Default: until the median is known to "
             f"2.5%, at most {plans.MAX_ITERATIONS}.",
@@ -178,7 +172,7 @@ def bench(
     ] = None,
     warm_up: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="N",
             help="Calls that are not counted when an algorithm has its turn. Default: 4 of short calls, none "
             "of those that take longer than 100us.",
@@ -186,7 +180,7 @@ def bench(
     ] = None,
     output_format: Annotated[
         Format,
-        typer.Option(
+        Option(
             "--format",
             metavar="table|csv|json|osu|imb|nccl",
             help="The output: tables, tidy rows, the JSON of --json, or as the benchmarks of OSU, Intel or "
@@ -195,16 +189,16 @@ def bench(
     ] = Format.table,
     json_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--json",
             metavar="FILE",
             help="Write all results to FILE as JSON; - prints them, as --format json.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite FILE.")] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Continue the run of FILE, which was interrupted or cut short."),
+        Option(metavar="FILE", help="Continue the run of FILE, which was interrupted or cut short."),
     ] = None,
     launcher: Launcher = None,
     hosts: HostNames = None,
@@ -231,7 +225,7 @@ def bench(
         refuse_others(context, _OPTIONS_WITH_RESUME, PART_OF_PLAN)
         found, choice = _resumed(resume)
         path: Path | None = resume
-        seconds = budget_s if is_given(context, "budget") else found.plan.budget_s
+        seconds = budget_s if "budget" in context.given else found.plan.budget_s
     else:
         names = plans.parse_collectives(collectives)
         type_names = plans.parse_types(types)
@@ -382,3 +376,6 @@ def _refuse_overwrite(path: Path | None, *, force: bool) -> None:
     if not path.absolute().parent.is_dir():
         raise CommandError(f"--json {path}: there is no folder {path.absolute().parent}")
     runner.path_of_partial_records(path).unlink(missing_ok=True)
+
+
+COMMAND = Command(bench)

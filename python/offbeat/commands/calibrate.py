@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from offbeat import machine as this_machine
 from offbeat.bench import plan as plans
 from offbeat.bench import runner
+from offbeat.commands.command_line import Command, Context, Option
 from offbeat.commands.measuring import PART_OF_PLAN, ended_by_signals, refuse_others, stop_interrupted
 from offbeat.commands.options import (
     Budget,
@@ -42,32 +41,26 @@ _MOST_RANK_COUNTS = 4
 _NO_ALGORITHM = "none"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(calibrate)
-
-
 def calibrate(
-    context: typer.Context,
+    context: Context,
     ranks: Ranks = 2,
     mpi: MpiOfNoProgram = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The machine file to write.")
+        Path, Option("-o", "--output", metavar="FILE", help="The machine file to write.")
     ] = Path("machine.toml"),
     json_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--json",
             metavar="FILE",
             help="All measurements, and the parameters with their intervals. Default: beside the machine "
             "file, as .json.",
-            show_default=False,
         ),
     ] = None,
     budget: Budget = "5min",
     algorithms: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="EXPR,...|none",
             help="Algorithms of allreduce that get parameters of their own, also native(NAME). Default: the "
             "six of paper 2, and those of the MPI that have a cost formula.",
@@ -75,19 +68,19 @@ def calibrate(
     ] = "",
     algorithm_ranks: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="N,...",
             help="The numbers of ranks that the algorithms run on. Default: powers of two up to -n, and -n.",
         ),
     ] = "",
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of the machine. Default: that of this host.")
+        str, Option(metavar="NAME", help="The name of the machine. Default: that of this host.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the random sizes.")] = 1,
+    seed: Annotated[int, Option(help="Seed of the random sizes.")] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Measure more for the calibration of FILE, with a new budget.")
+        bool, Option("--resume", help="Measure more for the calibration of FILE, with a new budget.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite the files.")] = False,
     launcher: Launcher = None,
     hosts: HostNames = None,
     hostfile: HostFile = None,
@@ -211,3 +204,6 @@ def _run(
     console.print(f"{took}; {cost}. Machine: {output}. Measurements: {path}", soft_wrap=True)
     if (advice := machine_file.advice_for_missing_level(found.machine)) is not None:
         console.print(advice, soft_wrap=True)
+
+
+COMMAND = Command(calibrate)

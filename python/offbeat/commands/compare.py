@@ -7,33 +7,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from offbeat.bench import compare as comparing
 from offbeat.bench.results import read
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.output import new_console, print_json
 from offbeat.errors import ANSWER_NO, CommandError
 from offbeat.reports import comparison
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(compare)
-
-
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A file of offbeat bench --json.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
-    threshold: Annotated[str, typer.Option(metavar="PERCENT", help="Ignore differences up to this.")] = "5%",
+    first: Annotated[Path, Argument(metavar="A", help="A file of offbeat bench --json.")],
+    second: Annotated[Path, Argument(metavar="B", help="Another one.")],
+    threshold: Annotated[str, Option(metavar="PERCENT", help="Ignore differences up to this.")] = "5%",
     relative: Annotated[
         bool,
-        typer.Option("--relative", help="Compare times divided by native's of the same cell and file."),
+        Option("--relative", help="Compare times divided by native's of the same cell and file."),
     ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also show the cells without a difference.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+    everything: Annotated[bool, Option("--all", help="Also show the cells without a difference.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+) -> int:
     """Compare two results of offbeat bench.
 
     This says which cells are certainly faster or slower in B than in A. The exit code is 1 if a cell is
@@ -58,8 +50,7 @@ def compare(
     wrong = after.wrong_results()
     if wrong:
         raise CommandError(f"{second} has wrong results, the first: {wrong[0]}", ANSWER_NO)
-    if any(c.verdict == comparing.SLOWER for c in comparisons):
-        raise typer.Exit(ANSWER_NO)
+    return ANSWER_NO if any(c.verdict == comparing.SLOWER for c in comparisons) else 0
 
 
 def _threshold_as_fraction(text: str) -> float:
@@ -70,3 +61,6 @@ def _threshold_as_fraction(text: str) -> float:
     if not 0 <= percent < float("inf"):
         raise CommandError(f"--threshold {text}: write a percentage of at least 0, such as 5%")
     return percent / 100
+
+
+COMMAND = Command(compare)

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from offbeat import __version__, _core, machine
 from offbeat.bench import health
 from offbeat.bench.health import Check, Status
 from offbeat.bench.probe import probe
+from offbeat.commands.command_line import Argument, Command
 from offbeat.commands.options import (
     AsJson,
     HostFile,
@@ -39,14 +39,9 @@ _STYLES = {Status.ok: "green", Status.warning: "dark_orange", Status.failed: "bo
 _DRIVER_NAMES = {"cuda": "CUDA", "amdhip64": "HIP", "ze_loader": "Level Zero"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(context_settings={"allow_interspersed_args": False})(doctor)
-
-
 def doctor(
     program: Annotated[
-        list[str] | None, typer.Argument(metavar="PROGRAM", help="The program that will be started.")
+        list[str] | None, Argument(metavar="PROGRAM", help="The program that will be started.")
     ] = None,
     ranks: RanksOfProgram = None,
     mpi: Mpi = None,
@@ -55,7 +50,7 @@ def doctor(
     hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Find out what keeps offbeat from working here.
 
     This starts ranks as offbeat run does, and looks: which MPI is it, does the preload reach the ranks, do
@@ -93,7 +88,7 @@ def doctor(
         )
     else:
         _show(checks)
-    raise typer.Exit(ANSWER_NO if failed else 0)
+    return ANSWER_NO if failed else 0
 
 
 def _check_of_program(path: Path | None, choice: Choice) -> Iterator[Check]:
@@ -173,3 +168,6 @@ def _show(checks: list[Check]) -> None:
         console.print(line.append(f" {check.name:<14} {check.text}", style="default"), soft_wrap=True)
         if check.advice:
             console.print(Text(f"{'':<24}{check.advice}", style="dim"), soft_wrap=True)
+
+
+COMMAND = Command(doctor, interspersed=False)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Annotated
 
-import typer
-
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
@@ -38,14 +37,9 @@ class Shell(str, Enum):
     json = "json"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(context_settings={"allow_interspersed_args": False})(env)
-
-
 def env(
     program: Annotated[
-        list[str] | None, typer.Argument(metavar="PROGRAM", help="The program that will be started.")
+        list[str] | None, Argument(metavar="PROGRAM", help="The program that will be started.")
     ] = None,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
@@ -53,13 +47,13 @@ def env(
     trace: Trace = None,
     native: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--native",
             help="With --trace: preload only the tracer, so that the MPI's own algorithms run.",
         ),
     ] = False,
     shell: Annotated[
-        Shell, typer.Option("--shell", metavar="sh|csh|fish|json", help="Syntax of the lines.")
+        Shell, Option("--shell", metavar="sh|csh|fish|json", help="Syntax of the lines.")
     ] = Shell.sh,
     as_json: AsJson = False,
     verbose: Verbose = 0,
@@ -120,3 +114,6 @@ _LINE_OF_SHELL: dict[Shell, Callable[[str, str], str]] = {
     Shell.csh: _csh_line,
     Shell.fish: _fish_line,
 }
+
+
+COMMAND = Command(env, interspersed=False)

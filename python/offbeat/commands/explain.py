@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from offbeat import _core
 from offbeat.commands import completion
-from offbeat.commands.options import HostOfRules, UsersRules, checked_host, checked_served, stored_rules
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.output import new_console, print_json
+from offbeat.commands.rule_options import (
+    HostOfRules,
+    UsersRules,
+    checked_host,
+    checked_served,
+    stored_rules,
+)
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
 from offbeat.reports import rule_sheets
@@ -23,39 +28,34 @@ from offbeat.simulate.machine import path_of
 from offbeat.units import format_count, format_size, parse_size
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(explain)
-
-
 def explain(
     calls: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="COLLECTIVE",
-            autocompletion=completion.collectives,
+            complete=completion.collectives,
             help="A collective, such as bcast; ibcast: its non-blocking calls.",
         ),
     ],
     mpi: HostOfRules = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the communicator.")] = 1,
-    ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 2,
+    nodes: Annotated[int, Option(metavar="N", help="Nodes of the communicator.")] = 1,
+    ppn: Annotated[int, Option(metavar="N", help="Ranks on each node.")] = 2,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: any."),
+        Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: any."),
     ] = None,
     rules: UsersRules = None,
     machine: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME|FILE",
             help="The machine from which grid(auto) takes its shape, as in offbeat simulate.",
         ),
     ] = None,
     board: Annotated[
-        bool, typer.Option("--board/--no-board", help="Whether the ranks of a node share memory.")
+        bool, Option("--board/--no-board", help="Whether the ranks of a node share memory.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say which algorithm a call runs, and why.
 
@@ -123,3 +123,6 @@ def _warnings(rules: Path, users_rules: _core.Rules, rows: Sequence[_core.PlanRo
     origins = {row["origin"] for row in rows}
     lines = rule_files.lines_on_untried(str(rules), users_rules, os.environ)
     return [line for line in lines if any(line.startswith(f"{origin}: ") for origin in origins)]
+
+
+COMMAND = Command(explain)

@@ -8,8 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import AsJson
 from offbeat.commands.output import checked_output, print_json
 from offbeat.errors import CommandError
@@ -19,16 +18,11 @@ _OTF2_SUFFIX = ".otf2"
 _FORMATS = {".json": "Perfetto", ".csv": "a table", _OTF2_SUFFIX: "OTF2"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(export)
-
-
 def export(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
+    trace: Annotated[Path, Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
     output: Annotated[
         Path,
-        typer.Option(
+        Option(
             "-o",
             "--output",
             metavar="FILE",
@@ -36,12 +30,12 @@ def export(
         ),
     ],
     begin_text: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Leave out calls that end earlier, such as 1.5s.")
+        str, Option("--from", metavar="TIME", help="Leave out calls that end earlier, such as 1.5s.")
     ] = "0s",
     end_text: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Leave out calls that begin later.")
+        str | None, Option("--to", metavar="TIME", help="Leave out calls that begin later.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite FILE.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a trace for Perfetto, Vampir or a table.
@@ -89,3 +83,6 @@ def _check_output(output: Path, *, force: bool) -> None:
         if not output.is_dir() or not (output / "traces.otf2").exists():
             raise CommandError(f"{output} is not an OTF2 archive, so it is not replaced")
         shutil.rmtree(output)
+
+
+COMMAND = Command(export)

@@ -6,20 +6,15 @@ Paragraphs of a docstring whose lines are all commands are its examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from enum import Enum
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+from offbeat.commands.command_line import Command, Group, Parameter
 
-# The verbs by what they are for, in the order of the help.
-VERBS = {
-    "Run a program": ("run", "env", "trace", "doctor"),
-    "Understand a trace": ("report", "predict", "export"),
-    "Measure and choose": ("bench", "compare", "tune", "calibrate", "rules", "explain"),
-    "Look without running": ("simulate", "pattern", "info"),
-}
-ALL_VERBS = tuple(verb for verbs in VERBS.values() for verb in verbs)
+_WIDEST = 80
+_WIDEST_TERM = 30
 # The options by what they are about. Others are in "Options", which comes last.
 _STARTING, _ALGORITHMS, _MEASURED, _OUTPUT = (
     "How ranks start", "Algorithms", "What is measured", "Output",
@@ -37,112 +32,113 @@ _OPTION_GROUPS = {
         "resume", "store", "verbose",
     ),
 }  # fmt: skip
-_OTHER_OPTIONS_TITLE = "Options"
+_OTHER_OPTIONS = "Options"
 
 
-class Command(TyperCommand):
-    """A verb."""
-
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        _write_text(self, formatter)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _OPTION_GROUPS}}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            is_argument = parameter.param_type_name == "argument"
-            name = "Arguments" if is_argument else _group_of(parameter.name or "")
-            groups.setdefault(name, []).append(record)
-        for name, records in groups.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
-        _write_examples(self, formatter)
+def text(command: Command) -> str:
+    """The help of a verb."""
+    columns = min(shutil.get_terminal_size().columns, _WIDEST) - 2
+    return "\n".join(_lines(command, columns))
 
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-class App(typer.Typer):
-    """An app whose verbs have the help of this module."""
-
-    def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
-        return super().command(name, **{"cls": Command, **options})
-
-
-class Group(TyperGroup):
-    """A verb with verbs of its own, such as ``offbeat rules``."""
-
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        _write_text(self, formatter)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        self.format_commands(ctx, formatter)
-        records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
-        with formatter.section(_OTHER_OPTIONS_TITLE):
-            formatter.write_dl([record for record in records if record is not None])
-        _write_examples(self, formatter)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for name, verbs in self._groups(ctx):
-            with formatter.section(name):
-                formatter.write_dl([(verb, first_line(self.get_command(ctx, verb))) for verb in verbs])
-
-    def _groups(self, ctx: Any) -> Iterator[tuple[str, Sequence[str]]]:
-        yield "Commands", self.list_commands(ctx)
-
-
-class Verbs(Group):
-    """The command ``offbeat`` itself."""
-
-    def _groups(self, ctx: Any) -> Iterator[tuple[str, Sequence[str]]]:
-        known = self.list_commands(ctx)
-        grouped = [verb for verbs in VERBS.values() for verb in verbs]
-        for name, verbs in VERBS.items():
-            yield name, [verb for verb in verbs if verb in known]
-        others = [verb for verb in known if verb not in grouped]
-        if others:
-            yield "Others", others
-
-
-def first_line(command: Any) -> str:
+def first_line(command: Command) -> str:
     """What a verb does, in the list of all verbs: the first sentence of its help, without the full stop."""
-    return (command.help or "").strip().partition("\n")[0].rstrip(".")
+    return command.help.partition("\n")[0].rstrip(".")
 
 
-def examples(command: Any) -> list[str]:
+def examples(command: Command) -> list[str]:
     """The command lines at the end of the help."""
-    return _divided(command.help or "")[1]
+    return [line.strip() for part in _paragraphs(command) if _is_example(part) for line in part.split("\n")]
 
 
-def _write_text(command: Any, formatter: Any) -> None:
-    with formatter.indentation():
-        for paragraph in _divided(command.help or "")[0]:
-            formatter.write_paragraph()
-            formatter.write_text(paragraph)
-
-
-def _write_examples(command: Any, formatter: Any) -> None:
+def _lines(command: Command, columns: int) -> Iterator[str]:
+    name = "offbeat" if command.name == "offbeat" else f"offbeat {command.name}"
+    arguments = ["COMMAND [ARGS]..."] if isinstance(command, Group) else map(_written, command.arguments)
+    yield " ".join([f"Usage: {name} [OPTIONS]", *arguments])
+    for paragraph in _paragraphs(command):
+        if not _is_example(paragraph):
+            yield ""
+            yield from _wrapped(paragraph, columns, "  ")
+    if isinstance(command, Group):
+        for title, names in command.sections.items():
+            rows = [(verb, first_line(command.find(verb))) for verb in names]
+            yield from ["", f"{title}:", *_definitions(rows, columns)]
+    for title, parameters in _sections(command).items():
+        if parameters:
+            yield from ["", f"{title}:", *_definitions(map(_described, parameters), columns)]
     if lines := examples(command):
-        with formatter.section("Examples"):
-            for line in lines:
-                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+        yield from ["", "Examples:", *(f"  {line}" for line in lines)]
+
+
+def _sections(command: Command) -> dict[str, list[Parameter]]:
+    titles = ("Arguments", *_OPTION_GROUPS, _OTHER_OPTIONS)
+    found: dict[str, list[Parameter]] = {title: [] for title in titles}
+    for parameter in command.parameters:
+        found[_group_of(parameter.name) if parameter.is_option else "Arguments"].append(parameter)
+    return found
 
 
 def _group_of(name: str) -> str:
-    return next((group for group, names in _OPTION_GROUPS.items() if name in names), _OTHER_OPTIONS_TITLE)
+    return next((group for group, names in _OPTION_GROUPS.items() if name in names), _OTHER_OPTIONS)
 
 
-def _divided(text: str) -> tuple[list[str], list[str]]:
-    """The paragraphs of a help text, and its examples."""
-    paragraphs = text.strip().split("\n\n")
-    shown = [paragraph for paragraph in paragraphs if not _is_example(paragraph)]
-    lines = [
-        line.strip() for paragraph in paragraphs if _is_example(paragraph) for line in paragraph.split("\n")
-    ]
-    return [" ".join(paragraph.split()) for paragraph in shown], lines
+def _written(argument: Parameter) -> str:
+    """An argument in the first line of the help."""
+    metavar: str = argument.declared.metavar
+    if argument.repeated and not metavar.endswith("..."):
+        metavar += "..."
+    return metavar if argument.required or metavar.startswith("[") else f"[{metavar}]"
+
+
+def _described(parameter: Parameter) -> tuple[str, str]:
+    """A parameter as it is written, and what it does."""
+    declared = parameter.declared
+    if not parameter.is_option:
+        return declared.metavar, declared.help
+    notes = [f"env var: {declared.variable}"] if declared.variable else []
+    if parameter.default not in (None, "", False) and not declared.counted:
+        notes.append(f"default: {_default_of(parameter)}")
+    if parameter.required:
+        notes.append("required")
+    # --store/--no-store is one way to write it; --store, -s are two.
+    separator = " / " if set(parameter.spellings.values()) == {True, False} else ", "
+    written = " ".join(filter(None, [separator.join(parameter.spellings), declared.metavar]))
+    return written, declared.help + (f"  [{'; '.join(notes)}]" if notes else "")
+
+
+def _default_of(parameter: Parameter) -> str:
+    if parameter.type is bool:
+        written = next(each for each, value in parameter.spellings.items() if value is parameter.default)
+        return written.lstrip("-")
+    return str(parameter.default.value if isinstance(parameter.default, Enum) else parameter.default)
+
+
+def _definitions(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[str]:
+    """Two columns: terms and what they mean. A long term has a line of its own."""
+    rows = list(rows)
+    width = min(max(len(term) for term, _ in rows), _WIDEST_TERM) + 4
+    for term, meaning in rows:
+        lines = _wrapped(meaning, columns, " " * width)
+        if len(term) <= _WIDEST_TERM and lines:
+            lines[0] = f"  {term:<{width - 2}}{lines[0].strip()}"
+            yield from lines
+        else:
+            yield from [f"  {term}", *lines]
+
+
+def _wrapped(paragraph: str, columns: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        " ".join(paragraph.split(" ")).replace("\n", " "),
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _paragraphs(command: Command) -> list[str]:
+    return command.help.strip().split("\n\n")
 
 
 def _is_example(paragraph: str) -> bool:

@@ -6,38 +6,30 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any
 
-import typer
-
 from offbeat import __version__, _core, machine
 from offbeat.commands import completion
-from offbeat.commands.options import checked_served
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.output import new_console, print_json
+from offbeat.commands.rule_options import checked_served
 from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.discovery import discover
 from offbeat.reports import inventory
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(info)
-
-
 def info(
     collective: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[COLLECTIVE]",
-            autocompletion=completion.collectives,
+            complete=completion.collectives,
             help="Show the algorithms of a collective instead, such as bcast.",
         ),
     ] = None,
     all_collectives: Annotated[
-        bool, typer.Option("--all", help="Show the algorithms of all collectives as well.")
+        bool, Option("--all", help="Show the algorithms of all collectives as well.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="List the environment variables instead.")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
+    settings: Annotated[bool, Option("--settings", help="List the environment variables instead.")] = False,
 ) -> None:
     """Show the MPIs, this machine, the settings and the algorithms.
 
@@ -106,3 +98,6 @@ def collect() -> dict[str, Any]:
         "algorithms": list(_core.algorithms()),
         "settings": list(_core.settings()),
     }
+
+
+COMMAND = Command(info)

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-import typer
-
-from offbeat.errors import INTERRUPTED, CommandError
+from offbeat.commands.command_line import Context
+from offbeat.errors import CommandError
 
 
 @contextmanager
@@ -31,21 +30,14 @@ def ended_by_signals() -> Iterator[None]:
 def stop_interrupted(kept: str) -> NoReturn:
     """End the command after Ctrl-C or SIGTERM. ``kept`` says what was kept and how to go on."""
     print(f"offbeat: interrupted{kept}", file=sys.stderr)
-    raise typer.Exit(INTERRUPTED)
+    raise KeyboardInterrupt
 
 
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user wrote the option. ``name`` is the name of its parameter."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def refuse_others(context: typer.Context, allowed: Collection[str], why: str) -> None:
+def refuse_others(context: Context, allowed: Collection[str], why: str) -> None:
     """Raise CommandError if the user wrote an option outside ``allowed``. ``why`` is the reason to print."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name not in allowed and is_given(context, name):
-            raise CommandError(f"{max(parameter.opts, key=len)} {why}")
+    for parameter in context.command.parameters:
+        if parameter.name in context.given and parameter.name not in allowed:
+            raise CommandError(f"{parameter.longest} {why}")
 
 
 PART_OF_PLAN = "is part of the plan, which --resume takes from the file"

@@ -11,23 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from offbeat import _core, machine
-from offbeat.bench.plan import COLLECTIVES
-from offbeat.commands import completion
-from offbeat.commands.output import warn
+from offbeat.commands.command_line import Option
 from offbeat.errors import CommandError
 from offbeat.expressions import canonical
 from offbeat.mpi import launcher as launcher_
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.launcher import Hosts
-from offbeat.rules import stored
 
-Ranks = Annotated[int, typer.Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")]
+Ranks = Annotated[int, Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")]
 RanksOfProgram = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "-n",
         "-np",
         "--ranks",
@@ -38,7 +33,7 @@ RanksOfProgram = Annotated[
 ]
 Launcher = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--launcher",
         metavar="'COMMAND'",
         help="Start the ranks by this command instead of the MPI's mpirun, such as srun or "
@@ -48,18 +43,16 @@ Launcher = Annotated[
 ]
 HostNames = Annotated[
     str | None,
-    typer.Option("--hosts", metavar="HOST,...", help="The hosts to use, in the form of the MPI's mpirun."),
+    Option("--hosts", metavar="HOST,...", help="The hosts to use, in the form of the MPI's mpirun."),
 ]
 HostFile = Annotated[
     Path | None,
-    typer.Option(
-        "--hostfile", metavar="FILE", help="A file of the hosts to use, in the form of the MPI's mpirun."
-    ),
+    Option("--hostfile", metavar="FILE", help="A file of the hosts to use, in the form of the MPI's mpirun."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Mpi = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
@@ -68,7 +61,7 @@ Mpi = Annotated[
 ]
 MpiOfNoProgram = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to use: a prefix, or a name as in `offbeat info` (openmpi, mpich-5, intel, mpiabi, "
@@ -77,7 +70,7 @@ MpiOfNoProgram = Annotated[
 ]
 MpiOfExport = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--mpi",
         metavar="NAME|PREFIX",
         help="The MPI to check with: a prefix, or a name as in `offbeat info`. Default: the one of RESULTS.",
@@ -85,13 +78,11 @@ MpiOfExport = Annotated[
 ]
 Allreduce = Annotated[
     str | None,
-    typer.Option(
-        "--allreduce", metavar="EXPR", help="Algorithm of MPI_Allreduce, such as 'pipeline(4, ring)'."
-    ),
+    Option("--allreduce", metavar="EXPR", help="Algorithm of MPI_Allreduce, such as 'pipeline(4, ring)'."),
 ]
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--algorithm",
         metavar="COLLECTIVE=EXPR",
         help="Algorithm of another collective, such as 'bcast=pipeline(8, chain)'; may be repeated.",
@@ -99,22 +90,22 @@ Algorithm = Annotated[
 ]
 Trace = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--trace",
         metavar="FOLDER",
-        envvar="OFFBEAT_TRACE",
+        variable="OFFBEAT_TRACE",
         help="Also record a trace of the run, under offbeat's algorithms, into FOLDER.",
     ),
 ]
 MpirunArgs = Annotated[
     str,
-    typer.Option(
+    Option(
         "--mpirun-args", metavar="'ARGS'", help="Arguments for mpirun or the launcher, before the program."
     ),
 ]
 Skews = Annotated[
     str,
-    typer.Option(
+    Option(
         "--skew",
         metavar="FACTOR|TIME,...",
         help="Lateness of the latest rank: a multiple of native's balanced median, or a time like 100us.",
@@ -122,68 +113,17 @@ Skews = Annotated[
 ]
 Budget = Annotated[
     str,
-    typer.Option(
-        "--budget", metavar="TIME", help="Time limit of the whole command, such as 90s, 5min or 1h."
-    ),
+    Option("--budget", metavar="TIME", help="Time limit of the whole command, such as 90s, 5min or 1h."),
 ]
 Verbose = Annotated[
     int,
-    typer.Option(
+    Option(
         "-v",
         "--verbose",
-        count=True,
-        show_default=False,
+        counted=True,
         help="Say which MPI and which algorithms are chosen, and why. -vv also counts the calls.",
     ),
 ]
-
-HostOfRules = Annotated[
-    str | None,
-    typer.Option(
-        "--mpi",
-        metavar="NAME",
-        autocompletion=completion.hosts,
-        help=f"The MPI as rules name it: {', '.join(_core.hosts())}. Its rules that offbeat tune stored on "
-        "this machine count. Default: the MPI that offbeat run uses.",
-    ),
-]
-CollectiveOfRules = Annotated[
-    str | None,
-    typer.Option(
-        "--collective",
-        metavar="NAME",
-        autocompletion=completion.collectives,
-        help="Show only the rules of this collective.",
-    ),
-]
-UsersRules = Annotated[
-    Path | None,
-    typer.Option(
-        "--rules",
-        metavar="FILE",
-        envvar="OFFBEAT_RULES",
-        help="Rules to try before the built-in ones. Default: those that offbeat tune stored.",
-    ),
-]
-
-
-def checked_host(name: str | None) -> None:
-    """Refuse an MPI that rules have no name for."""
-    if name is not None and name not in _core.hosts():
-        raise CommandError(f"--mpi {name}: rules know only {', '.join(_core.hosts())}")
-
-
-def stored_rules(found: stored.RulesInForce) -> Path | None:
-    """The file of stored rules. A line on standard error says why stored rules do not count, as in a run."""
-    if found.stored.warning is not None:
-        warn(found.stored.warning)
-    return found.stored.path
-
-
-def checked_served(collective: str | None) -> None:
-    """Refuse a collective that offbeat does not serve."""
-    if collective is not None and collective not in COLLECTIVES:
-        raise CommandError(f"offbeat does not serve '{collective}', only {', '.join(COLLECTIVES)}")
 
 
 @dataclass(frozen=True)
@@ -281,8 +221,8 @@ def chosen_algorithms(allreduce: str | None, others: list[str] | None) -> dict[s
         collective, equals, expression = text.partition("=")
         if not equals:
             raise CommandError(f"--algorithm {text}: write COLLECTIVE=EXPR, such as bcast=binomial")
-        if collective not in COLLECTIVES:
-            known = ", ".join(COLLECTIVES)
+        if collective not in _core.served_collectives():
+            known = ", ".join(_core.served_collectives())
             raise CommandError(f"--algorithm {text}: offbeat does not serve '{collective}', only {known}")
         if collective in chosen:
             raise CommandError(f"--algorithm {text}: {collective} already has an algorithm")

@@ -6,15 +6,16 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from datetime import datetime, timezone
+import time
 from pathlib import Path
-from typing import Any
-
-import typer
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from offbeat import files, machine
+from offbeat.commands.command_line import Context
 from offbeat.errors import FAILED, CommandError, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PLAIN_WIDTH = 140  # columns of output that goes to a file or a pipe
 
@@ -24,6 +25,8 @@ def new_console(*, width: int = _PLAIN_WIDTH, stderr: bool = False, quiet: bool 
 
     ``width`` is the number of columns if standard output goes to a file or a pipe. A terminal has its own.
     """
+    from rich.console import Console  # which takes 0.1 s, and not all commands need it
+
     columns = None if sys.stdout.isatty() else width
     return Console(width=columns, highlight=False, markup=False, stderr=stderr, quiet=quiet)
 
@@ -47,17 +50,17 @@ def print_json(document: Any) -> None:
 
 def today() -> str:
     """The date in UTC, as rules and files have it: ``2026-01-31``."""
-    return datetime.now(timezone.utc).date().isoformat()
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
-def hold(context: typer.Context, path: Path, option: str) -> None:
+def hold(context: Context, path: Path, option: str) -> None:
     """Keep other commands from writing the file ``path`` until this one ends.
 
     Raises CommandError if it is a folder, or if another command writes it. ``option`` names the file.
     """
     if path.is_dir():
         raise CommandError(f"{option} {path}: it is a folder")
-    context.with_resource(files.locked_for_writing(path))
+    context.enter_context(files.locked_for_writing(path))
 
 
 def checked_output(path: Path | None, *, force: bool) -> None:

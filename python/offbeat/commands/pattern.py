@@ -6,10 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from offbeat.bench import arrival_patterns
 from offbeat.bench.plan import MOST_RANKS
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import AsJson, checked_ranks
 from offbeat.commands.output import checked_output, new_console, print_json, write_text
 from offbeat.errors import CommandError
@@ -17,31 +16,26 @@ from offbeat.reports import pattern_chart
 from offbeat.units import checked_delay, format_count, parse_skew, parse_time_us
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(pattern)
-
-
 def pattern(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|FILE|TRACE", help="The pattern. Default: list all patterns.")
+        str | None, Argument(metavar="NAME|FILE|TRACE", help="The pattern. Default: list all patterns.")
     ] = None,
-    ranks: Annotated[int, typer.Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")] = 8,
+    ranks: Annotated[int, Option("-n", "-np", "--ranks", metavar="N", help="Number of ranks.")] = 8,
     skew: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
+        str | None, Option(metavar="TIME", help="Lateness of the latest rank, such as 100us.")
     ] = None,
     mif: Annotated[
         float | None,
-        typer.Option(metavar="FACTOR", help="Instead of --skew: the skew as FACTOR times --alpha."),
+        Option(metavar="FACTOR", help="Instead of --skew: the skew as FACTOR times --alpha."),
     ] = None,
     alpha: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time to communicate one message, for --mif.")
+        str | None, Option(metavar="TIME", help="The time to communicate one message, for --mif.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random patterns.")] = 1,
+    seed: Annotated[int, Option(metavar="N", help="Seed of the random patterns.")] = 1,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a pattern file; - prints it.")
+        Path | None, Option("-o", "--output", metavar="FILE", help="Write a pattern file; - prints it.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite FILE.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw an arrival pattern, or write it as a file.
@@ -111,3 +105,6 @@ def _skew_us(skew: str | None, mif: float | None, alpha: str | None) -> float | 
     if parsed.microseconds is None:
         raise CommandError(f"--skew {skew}: write a time, such as 100us, because a pattern file has times")
     return parsed.microseconds
+
+
+COMMAND = Command(pattern)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.output import new_console, print_json
 from offbeat.errors import CommandError
 from offbeat.reports.sheet import to_terminal
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
     from offbeat.trace.metrics import Calls
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(predict)
-
-
 def predict(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
+    trace: Annotated[Path, Argument(metavar="TRACE", help="The folder that offbeat trace made.")],
     results: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--from",
             metavar="RESULTS",
             help="A file of offbeat bench --json or offbeat simulate --json with as many ranks as TRACE.",
@@ -37,13 +32,13 @@ def predict(
     ],
     measured: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--measured",
             metavar="TRACE",
             help="A trace of the same program under another algorithm, to compare with; may be repeated.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict the run time of a traced program.
 
@@ -124,3 +119,6 @@ def _measured(path: Path, calls: Calls) -> MeasuredRun:
             f"{path} has {other.trace.ranks} ranks, {calls.trace.path} has {calls.trace.ranks}"
         )
     return MeasuredRun.of(other)
+
+
+COMMAND = Command(predict)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from offbeat import __version__
 from offbeat.bench import arrival_patterns, bench_file
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.output import checked_drawing, checked_output, new_console, print_json, write_text
 from offbeat.errors import CommandError
 from offbeat.reports import bench_sheets
@@ -25,34 +25,29 @@ if TYPE_CHECKING:
     from offbeat.trace.metrics import Calls
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(report)
-
-
 def report(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Traces, and files of offbeat bench --json.")
+        list[Path], Argument(metavar="FILE...", help="Traces, and files of offbeat bench --json.")
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PAGE.html", help="Write one self-contained HTML page."),
+        Option("-o", "--output", metavar="PAGE.html", help="Write one self-contained HTML page."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
+        Path | None, Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
     ] = None,
     pattern: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE", help="Write the mean skew of each rank as a pattern file, and print no report."
         ),
     ] = None,
     alpha: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Measured message times: lines of bytes and microseconds."),
+        Option(metavar="FILE", help="Measured message times: lines of bytes and microseconds."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite files.")] = False,
 ) -> None:
     """Say what collectives cost, and which ranks are late.
 
@@ -234,3 +229,6 @@ def _write_figures(
         every = [figure for section in sections for figure in section.figures]
         written = images.write(every, folder)
         console.print(f"Wrote {format_count(len(written), 'file')} to {folder}", soft_wrap=True)
+
+
+COMMAND = Command(report)

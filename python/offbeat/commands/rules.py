@@ -10,22 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from offbeat import _core
-from offbeat.commands import help_pages
-from offbeat.commands.options import (
-    AsJson,
+from offbeat.commands.command_line import Argument, Command, Group, Option
+from offbeat.commands.options import AsJson, MpiOfExport
+from offbeat.commands.output import new_console, print_json
+from offbeat.commands.rule_options import (
     CollectiveOfRules,
     HostOfRules,
-    MpiOfExport,
     UsersRules,
     checked_host,
     checked_served,
     stored_rules,
 )
-from offbeat.commands.output import new_console, print_json
 from offbeat.errors import ANSWER_NO, BAD_INPUT, CommandError, printable
 from offbeat.reports import rule_sheets
 from offbeat.reports.sheet import to_terminal
@@ -36,24 +34,10 @@ from offbeat.units import format_count
 
 _BUILT_IN = "built-in rules"
 
-app = help_pages.App(cls=help_pages.Group, invoke_without_command=True, rich_markup_mode=None)
 
-
-def register(parent: typer.Typer) -> None:
-    """Add the verb."""
-    parent.add_typer(app, name="rules", help="Check, show, compare and export rules that choose algorithms.")
-
-
-@app.callback()
-def _help_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
-@app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")], as_json: AsJson = False
-) -> None:
+    file: Annotated[Path, Argument(metavar="FILE", help="A file of rules.")], as_json: AsJson = False
+) -> int:
     """Print all errors in a file of rules.
 
     The exit code is 2 if there are any. Alternatives that no call tries, and names of
@@ -69,16 +53,16 @@ def check(
     if as_json:
         document = {"file": str(file), "errors": found.errors, "warnings": warnings, "rules": found.rules}
         print_json(document)
-        raise typer.Exit(BAD_INPUT if found.errors else 0)
+        return BAD_INPUT if found.errors else 0
     for line in [*found.errors, *warnings]:
         print(printable(line), file=sys.stderr)
     if found.errors:
-        raise typer.Exit(BAD_INPUT)
+        return BAD_INPUT
     count = len({rule["line"] for rule in found.rules})
     print(f"{file}: {format_count(count, 'rule')}, no error")
+    return 0
 
 
-@app.command()
 def show(
     mpi: HostOfRules = None,
     collective: CollectiveOfRules = None,
@@ -118,12 +102,11 @@ def show(
         print_json({"rules": shown})
 
 
-@app.command()
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A file of rules, or `built-in`.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another file of rules, or `built-in`.")],
+    first: Annotated[str, Argument(metavar="A", help="A file of rules, or `built-in`.")],
+    second: Annotated[str, Argument(metavar="B", help="Another file of rules, or `built-in`.")],
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """List the calls for which two files choose differently.
 
     The exit code is 1 if there are any. The built-in rules follow each file, as they do with OFFBEAT_RULES.
@@ -136,37 +119,36 @@ def diff(
     found = differences(files[0], files[1])
     if as_json:
         print_json({"files": [first, second], "differences": [asdict(each) for each in found]})
-        raise typer.Exit(ANSWER_NO if found else 0)
+        return ANSWER_NO if found else 0
     if not found:
         print(f"{first} and {second} choose the same everywhere")
-        return
+        return 0
     console = new_console(width=160)
     console.print(to_terminal(rule_sheets.difference_sheet("Different choices", (first, second), found)))
-    raise typer.Exit(ANSWER_NO)
+    return ANSWER_NO
 
 
-@app.command()
 def export(
     measured: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULTS...", help="Files of `offbeat bench`, one per number of ranks."),
+        Argument(metavar="RESULTS...", help="Files of `offbeat bench`, one per number of ranks."),
     ],
-    to: Annotated[str, typer.Option("--to", metavar="MPI", help="openmpi, mpich or intel.")],
+    to: Annotated[str, Option("--to", metavar="MPI", help="openmpi, mpich or intel.")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Where to write. Default: offbeat-MPI."),
+        Option("-o", "--output", metavar="FOLDER", help="Where to write. Default: offbeat-MPI."),
     ] = None,
     mpi: MpiOfExport = None,
     objective: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="robust|balanced",
             help="robust: the best mean over all arrival patterns. balanced: only without late ranks.",
         ),
     ] = ROBUST,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files in FOLDER.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite files in FOLDER.")] = False,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Tell an MPI which of its own algorithms are best.
 
     This is for programs that run without offbeat. The MPI's default wins unless a named algorithm is better
@@ -191,7 +173,7 @@ def export(
         files = [str(folder / name) for name in made.files]
         document = {"mpi": vendor, "files": files, "settings": list(made.settings), "notes": made.notes}
         print_json({**document, "algorithms": [asdict(each) for each in made.seen]})
-        raise typer.Exit(0 if made.files else ANSWER_NO)
+        return 0 if made.files else ANSWER_NO
     for note in made.notes:
         print(note)
     if not made.files:
@@ -201,3 +183,12 @@ def export(
     export_run.write(folder, made.files)
     for name in made.settings:
         print(f"To use it, run before mpirun: . {shlex.quote(str(folder / name))}")
+    return 0
+
+
+def rules() -> None:
+    """Check, show, compare and export rules that choose algorithms."""
+
+
+_COMMANDS = {each.__name__: Command(each, f"rules {each.__name__}") for each in (check, show, diff, export)}
+COMMAND = Group(rules, {"Commands": tuple(_COMMANDS)}, _COMMANDS.__getitem__)

@@ -7,8 +7,7 @@ import os
 import sys
 from typing import Annotated
 
-import typer
-
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
@@ -30,13 +29,8 @@ from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(context_settings={"allow_interspersed_args": False})(run)
-
-
 def run(
-    program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
+    program: Annotated[list[str], Argument(metavar="PROGRAM", help="The program and its arguments.")],
     ranks: RanksOfProgram = None,
     mpi: Mpi = None,
     allreduce: Allreduce = None,
@@ -47,7 +41,7 @@ def run(
     hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Start nothing. Print the command and its environment as JSON.")
+        bool, Option("--json", help="Start nothing. Print the command and its environment as JSON.")
     ] = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -77,3 +71,6 @@ def run(
         os.execvpe(job.command[0], job.command, job.environment)
     except OSError as error:
         raise CommandError(f"cannot execute {job.command[0]}: {error.strerror}") from None
+
+
+COMMAND = Command(run, interspersed=False)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from offbeat import __version__, _core
 from offbeat.bench import arrival_patterns
 from offbeat.bench import plan as plans
+from offbeat.commands.command_line import Command, Option
 from offbeat.commands.options import parse_range
 from offbeat.commands.output import checked_drawing, checked_output, new_console, warn, write_text
 from offbeat.commands.progress_line import ProgressLine
@@ -28,29 +28,24 @@ from offbeat.units import format_count, parse_skew
 _DEFAULT_ALGORITHMS = "recursive_doubling,smp,nap,rabenseifner"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(simulate)
-
-
 def simulate(
     machine: Annotated[
         str,
-        typer.Option(metavar="NAME|FILE", help=f"The machine: {', '.join(machines.names())}, or a file."),
+        Option(metavar="NAME|FILE", help=f"The machine: {', '.join(machines.names())}, or a file."),
     ] = "cluster",
     nodes: Annotated[
-        str, typer.Option(metavar="N,...|N..M", help="Numbers of nodes. N..M doubles from N up to M.")
+        str, Option(metavar="N,...|N..M", help="Numbers of nodes. N..M doubles from N up to M.")
     ] = "8",
-    ppn: Annotated[int, typer.Option(metavar="N", help="Ranks on each node.")] = 16,
+    ppn: Annotated[int, Option(metavar="N", help="Ranks on each node.")] = 16,
     collective: Annotated[
-        str, typer.Option(metavar="NAME", help=f"One of {', '.join(plans.COLLECTIVES)}.")
+        str, Option(metavar="NAME", help=f"One of {', '.join(plans.COLLECTIVES)}.")
     ] = plans.DEFAULT_COLLECTIVE,
     sizes: Annotated[
-        str, typer.Option(metavar="4,1KiB|4..1MiB", help="Sizes in bytes, as in offbeat bench.")
+        str, Option(metavar="4,1KiB|4..1MiB", help="Sizes in bytes, as in offbeat bench.")
     ] = "8..128KiB",
     algorithms: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="EXPR,...",
             help=f"Expressions to compare. Default for allreduce: {_DEFAULT_ALGORITHMS}. "
             "Default for the others: all algorithms that take no arguments and need no shared memory.",
@@ -58,34 +53,32 @@ def simulate(
     ] = "",
     patterns: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help="Arrival patterns, as offbeat pattern lists them."),
+        Option(metavar="NAME,...", help="Arrival patterns, as offbeat pattern lists them."),
     ] = "balanced",
     skew: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FACTOR|TIME,...",
             help="Lateness of the latest rank: a multiple of the mean time of all expressions if no rank is "
             "late, or a time like 100us.",
         ),
     ] = "1.0",
     draws: Annotated[
-        int, typer.Option(metavar="N", help="Calls to simulate under a pattern that is drawn anew each time.")
+        int, Option(metavar="N", help="Calls to simulate under a pattern that is drawn anew each time.")
     ] = 5,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random patterns.")] = 1,
+    seed: Annotated[int, Option(metavar="N", help="Seed of the random patterns.")] = 1,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all results to FILE as JSON; - prints them."),
+        Option("--json", metavar="FILE", help="Write all results to FILE as JSON; - prints them."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="PAGE.html", help="Write one HTML page of tables and figures."
-        ),
+        Option("-o", "--output", metavar="PAGE.html", help="Write one HTML page of tables and figures."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
+        Path | None, Option(metavar="FOLDER", help="Write each figure as SVG and PNG. Needs Chromium.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite files.")] = False,
 ) -> None:
     """Say how long collectives take on a machine of any size.
 
@@ -216,3 +209,6 @@ def _algorithms(text: str, collective: str) -> list[str]:
         and not each["parameters"]
         and not each["needs"]
     ]
+
+
+COMMAND = Command(simulate)

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import typer
-
 from offbeat import _core
 from offbeat.commands import completion
+from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import (
     Algorithm,
     Allreduce,
@@ -37,41 +36,34 @@ from offbeat.errors import CommandError
 from offbeat.mpi import launch
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(context_settings={"allow_interspersed_args": False})(trace)
-
-
 def trace(
-    program: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments.")],
+    program: Annotated[list[str], Argument(metavar="PROGRAM", help="The program and its arguments.")],
     ranks: RanksOfProgram = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="The folder to write the trace to.")
+        Path, Option("-o", "--output", metavar="FOLDER", help="The folder to write the trace to.")
     ] = Path("run.trace"),
     every: Annotated[
-        int, typer.Option("--every", metavar="K", help="Record every K-th call of each communicator.")
+        int, Option("--every", metavar="K", help="Record every K-th call of each communicator.")
     ] = 1,
-    ranks_every: Annotated[
-        int, typer.Option("--ranks-every", metavar="R", help="Record on every R-th rank.")
-    ] = 1,
+    ranks_every: Annotated[int, Option("--ranks-every", metavar="R", help="Record on every R-th rank.")] = 1,
     collectives: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME,...",
-            autocompletion=completion.all_collectives,
+            complete=completion.all_collectives,
             help="Record only these collectives, such as allreduce,barrier.",
         ),
     ] = None,
     communicators: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="WHICH,...",
             help="Record only calls on these communicators: `world` for those with all ranks, numbers of "
             "ranks such as 8 or 8..64, and names that the program gave by MPI_Comm_set_name.",
         ),
     ] = None,
     paused: Annotated[
-        bool, typer.Option("--paused", help="Record nothing before the program calls MPI_Pcontrol(1).")
+        bool, Option("--paused", help="Record nothing before the program calls MPI_Pcontrol(1).")
     ] = False,
     allreduce: Allreduce = None,
     algorithm: Algorithm = None,
@@ -80,12 +72,12 @@ def trace(
     hosts: HostNames = None,
     hostfile: HostFile = None,
     mpirun_args: MpirunArgs = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace the trace that FOLDER has.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the trace that FOLDER has.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was traced as JSON, after what the program prints.")
+        bool, Option("--json", help="Print what was traced as JSON, after what the program prints.")
     ] = False,
     verbose: Verbose = 0,
-) -> None:
+) -> int:
     """Record when each rank arrives at each collective.
 
     The program is unchanged. The host MPI runs the collectives, unless you give --allreduce or --algorithm.
@@ -125,7 +117,7 @@ def trace(
         print_json({**found.to_json(), "exit_code": status})
     elif settings.trace is not None:
         warn(str(found))
-    raise typer.Exit(status)
+    return status
 
 
 def remove_earlier_trace(folder: Path) -> None:
@@ -166,3 +158,6 @@ def _checked_collectives(text: str | None) -> str | None:
                 f"--collectives {text}: unknown collective '{name}'; there are {', '.join(known)}"
             )
     return ",".join(names)
+
+
+COMMAND = Command(trace, interspersed=False)

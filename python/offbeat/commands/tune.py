@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from offbeat.bench import arrival_patterns, runner
@@ -18,10 +17,10 @@ from offbeat.bench import plan as plans
 from offbeat.bench.plan import Plan
 from offbeat.bench.ranking import BALANCED
 from offbeat.bench.results import Benchmark
+from offbeat.commands.command_line import Argument, Command, Context, Option
 from offbeat.commands.measuring import (
     PART_OF_PLAN,
     ended_by_signals,
-    is_given,
     refuse_others,
     stop_interrupted,
 )
@@ -67,23 +66,18 @@ _PATTERNS = "balanced,ascending,descending,last_delayed,random"
 _WITH_RESUME = {"resume", "budget", "output", "rules", "store", "as_json", "verbose"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(tune)
-
-
 def tune(
-    context: typer.Context,
+    context: Context,
     collectives: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[COLLECTIVES]",
             help=f"Collectives, or `all`: {', '.join(plans.COLLECTIVES)}. Default: allreduce.",
         ),
     ] = None,
     sizes: Annotated[
         str,
-        typer.Option(
+        Option(
             "--bytes",
             metavar="8,1KiB|8..1MiB",
             help="Sizes as offbeat bench has them: a list, or a range in which each is 4 times the last.",
@@ -91,40 +85,38 @@ def tune(
     ] = "8..1MiB",
     ranks: Annotated[
         list[str] | None,
-        typer.Option(
-            "-n", "-np", "--ranks", metavar="N,...", help="Numbers of ranks. Default: 2.", show_default=False
-        ),
+        Option("-n", "-np", "--ranks", metavar="N,...", help="Numbers of ranks. Default: 2."),
     ] = None,
     mpi: MpiOfNoProgram = None,
     objective: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="robust|balanced|trace:FOLDER",
             help="The last delay that counts: the mean over arrival patterns, that of ranks that arrive "
             "together, or that under the calls and arrivals of a recorded program.",
         ),
     ] = "robust",
     budget: Budget = "5min",
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The file of the results.")
-    ] = Path("offbeat-tune.json"),
+    output: Annotated[Path, Option("-o", "--output", metavar="FILE", help="The file of the results.")] = Path(
+        "offbeat-tune.json"
+    ),
     rules: Annotated[
-        Path | None, typer.Option("--rules", metavar="FILE", help="Also write the new rules to FILE.")
+        Path | None, Option("--rules", metavar="FILE", help="Also write the new rules to FILE.")
     ] = None,
     store: Annotated[
-        bool, typer.Option("--store/--no-store", help="Store the rules, so that offbeat run uses them.")
+        bool, Option("--store/--no-store", help="Store the rules, so that offbeat run uses them.")
     ] = True,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the tuning of FILE, with a new budget.")
+        bool, Option("--resume", help="Go on with the tuning of FILE, with a new budget.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite the files.")] = False,
     patterns: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Arrival patterns of the objective robust.")
+        str, Option(metavar="NAME,...", help="Arrival patterns of the objective robust.")
     ] = _PATTERNS,
     skew: Skews = "1.0",
     algorithms: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="EXPR,...",
             help="Only these compete, with native and the rule in force. Default: all that offbeat and the "
             "MPI have.",
@@ -132,14 +124,14 @@ def tune(
     ] = "",
     host_names: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--host-algorithms/--no-host-algorithms", help="Whether the MPI's own algorithms compete by name."
         ),
     ] = True,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
+    seed: Annotated[int, Option(metavar="N", help="Seed of the random arrival patterns.")] = 1,
     simulated: Annotated[
         str,
-        typer.Option(
+        Option(
             "--simulate",
             metavar="MACHINE,...",
             help="Measure nothing: simulate these machines, and write rules that pay on all of them. --mpi "
@@ -147,9 +139,9 @@ def tune(
         ),
     ] = "",
     nodes: Annotated[
-        str, typer.Option(metavar="N,...|N..M", help="With --simulate: numbers of nodes.")
+        str, Option(metavar="N,...|N..M", help="With --simulate: numbers of nodes.")
     ] = "9..1024",
-    ppn: Annotated[str, typer.Option(metavar="N,...", help="With --simulate: ranks on each node.")] = "1",
+    ppn: Annotated[str, Option(metavar="N,...", help="With --simulate: ranks on each node.")] = "1",
     launcher: Launcher = None,
     hosts: HostNames = None,
     hostfile: HostFile = None,
@@ -166,7 +158,7 @@ def tune(
     offbeat tune --objective trace:run.trace --budget 5min
     offbeat tune --resume --budget 5min
     """
-    if is_given(context, "simulated"):
+    if "simulated" in context.given:
         from offbeat.commands import tune_simulated  # a tuning that measures needs no simulation
 
         refuse_others(context, tune_simulated.OPTIONS, "does not go with --simulate, which measures nothing")
@@ -189,7 +181,7 @@ def tune(
         )
         return
     for name in ("nodes", "ppn"):
-        if is_given(context, name):
+        if name in context.given:
             raise CommandError(f"--{name} belongs to --simulate MACHINE; the ranks of a job are -n")
     budget_s = parse_duration_s(budget)
     if output.is_dir():
@@ -223,8 +215,7 @@ def tune(
             host_names,
             _rules_in_force(choice),
         )
-        given = {name for name in ("collectives", "sizes", "ranks") if is_given(context, name)}
-        courses = _new_courses(goal, common, choice, output, given, force=force)
+        courses = _new_courses(goal, common, choice, output, context.given, force=force)
     checked_output(rules, force=force or resume)
     warn_of_load()
     # With --json, standard output has nothing but the JSON.
@@ -281,9 +272,9 @@ def _rules_in_force(choice: Choice) -> str | None:
 
 
 def _new_courses(
-    goal: Goal, common: Plan, choice: Choice, output: Path, given: set[str], *, force: bool
+    goal: Goal, common: Plan, choice: Choice, output: Path, given: Collection[str], *, force: bool
 ) -> list[Course]:
-    """The courses of a new tuning. ``given`` names the parameters about cells that the user wrote."""
+    """The courses of a new tuning. ``given`` names the parameters that the user wrote."""
     folder = objectives.trace_of(goal.objective)
     cells = None
     if folder is not None:
@@ -412,3 +403,6 @@ def _write_rules(
         print(text, end="", file=console.file)
     if why:
         warn(why)
+
+
+COMMAND = Command(tune)

@@ -44,14 +44,14 @@ def choose(
         return Choice(linked, found.how, _for_sanitizer(found, environment))
     if found.missing is not None:
         return _choose_by_soname(found.missing, program, environment)
-    default = discovery.default(environment)
+    on_path = discovery.on_path(environment)
+    default = on_path or discovery.embedded()
     if default is None:
         raise CommandError(_NO_MPI_TEXT)
     # This helps an mpi4py that finds no MPI by itself. Other programs ignore the variable.
     variables = {"MPI4PY_LIBMPI": str(default.libmpi)} if found.python else {}
-    embedded = default == discovery.embedded()
     return Choice(
-        default, "it is in offbeat's environment" if embedded else "its mpirun is on PATH", variables
+        default, "it is in offbeat's environment" if on_path is None else "its mpirun is on PATH", variables
     )
 
 

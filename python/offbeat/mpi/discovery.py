@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-import sysconfig
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 
 from offbeat.errors import CommandError
@@ -35,6 +32,8 @@ def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
         for libmpi in libraries_in(prefix):
             if not any(same_library(libmpi, other) for other in libraries):
                 libraries.append(libmpi)
+    from concurrent.futures import ThreadPoolExecutor  # not for those who need one MPI only
+
     # A separate process loads each library; the threads only wait for these processes.
     with ThreadPoolExecutor(max_workers=4) as pool:
         found = [install for install in pool.map(inspect, libraries) if install is not None]
@@ -44,6 +43,11 @@ def discover(environment: Mapping[str, str]) -> list[MpiInstall]:
 
 def default(environment: Mapping[str, str]) -> MpiInstall | None:
     """The MPI of the mpirun on PATH, or the embedded one if there is none."""
+    return on_path(environment) or embedded()
+
+
+def on_path(environment: Mapping[str, str]) -> MpiInstall | None:
+    """The MPI of the mpirun on PATH."""
     for folder in environment.get("PATH", "").split(os.pathsep):
         for name in _LAUNCHER_NAMES:
             launcher = Path(folder) / name
@@ -51,7 +55,7 @@ def default(environment: Mapping[str, str]) -> MpiInstall | None:
                 install = _install_of_launcher(launcher)
                 if install is not None:
                     return install
-    return embedded()
+    return None
 
 
 def embedded() -> MpiInstall | None:
@@ -78,9 +82,8 @@ def select(wanted: str, environment: Mapping[str, str]) -> MpiInstall:
 
 def libraries_in(prefix: Path) -> list[Path]:
     """The MPI libraries under a prefix, one path per SONAME."""
-    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     found: list[Path] = []
-    for folder in dict.fromkeys(["lib", "lib64", f"lib/{multiarch}", "lib/release"]):
+    for folder in ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu", "lib/release"):
         found += _libraries_in_folder(prefix / folder)
     return found
 
@@ -120,6 +123,8 @@ def _prefixes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _wheel_prefix(wheel: str) -> Path | None:
+    from importlib import metadata  # which imports much
+
     try:
         distribution = metadata.distribution(wheel)
     except metadata.PackageNotFoundError:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from offbeat.mpi import libraries
 
 # How MPI_Get_library_version names each vendor. The first group is the version.
 _VERSION_TEXTS = {
@@ -42,14 +43,6 @@ _OPENMPI_LAUNCHERS = ("orterun", "prterun", "prun", "ompirun", "mpirun.openmpi")
 # Matches libmpi itself, but not the Fortran, C++ and Java layers, which need libmpi anyway.
 _LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\.so(\.\d+)*")
 _LIBRARY_FOLDER = re.compile(r"lib(32|64)?|release|debug|openmpi|mpich|mvapich2?|\w+-linux-gnu\w*")
-
-_PRINT_VERSION_CODE = """
-import ctypes, sys
-library = ctypes.CDLL(sys.argv[1])
-text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
-library.MPI_Get_library_version(text, ctypes.byref(length))
-print(text.value.decode(errors="replace"))
-"""
 
 
 @dataclass(frozen=True)
@@ -123,16 +116,15 @@ def same_library(one: Path, other: Path) -> bool:
 
 def _vendor_and_version(libmpi: Path) -> tuple[str | None, str]:
     # A separate process loads the library, because two MPI libraries in one process disturb each other.
-    command = [sys.executable, "-I", "-S", "-c", _PRINT_VERSION_CODE, str(libmpi)]
+    command = [str(libraries.starter()), str(libmpi)]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
-        answer = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=30, check=False
-        )
+        answer = subprocess.run(command, env=environment, capture_output=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
         return None, ""
+    text = answer.stdout.decode(errors="replace")
     for vendor, pattern in _VERSION_TEXTS.items():
-        match = re.search(pattern, answer.stdout)
+        match = re.search(pattern, text)
         if match is not None:
             return vendor, match[1]
     return None, ""

@@ -64,11 +64,12 @@ def _library(name: str, meaning: str) -> Path:
 
 def bench_files(family: str) -> tuple[Path, Path]:
     """The starter executable and the benchmark of an ABI family."""
-    launcher, bench = _find_file("offbeat-launch"), _find_file(f"offbeat-bench-{family}.so")
-    if launcher is None or bench is None:
-        missing = "offbeat-launch" if launcher is None else f"offbeat-bench-{family}.so"
-        raise CommandError(f"this installation of offbeat has no {missing}, which offbeat bench needs")
-    return launcher, bench
+    return starter(), _library(f"offbeat-bench-{family}.so", f"offbeat bench under {FAMILY_MEANING[family]}")
+
+
+def starter() -> Path:
+    """The executable that loads an MPI library and prints its version, or starts the benchmark."""
+    return _library("offbeat-launch", "programs that use MPI")
 
 
 def joined_preload(libraries: Sequence[Path], environment: Mapping[str, str]) -> str:

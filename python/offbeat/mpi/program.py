@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offbeat.errors import CommandError
-from offbeat.mpi import interpreter
 from offbeat.mpi.install import is_libmpi
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]*")
@@ -101,6 +100,8 @@ def _linkage_of_elf(path: Path, environment: Mapping[str, str], how: str) -> Lin
 
 
 def _linkage_of_python(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Linkage:
+    from offbeat.mpi import interpreter  # only Python programs need it
+
     module = interpreter.find_mpi_module(python, arguments, environment)
     if module is None:
         return Linkage(python=True)

@@ -7,7 +7,6 @@ of cores, MPI and version it holds.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from offbeat.files import locked_for_writing, write_whole
 from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
-from offbeat.units import format_count
 
 VARIABLE = "OFFBEAT_RULES"
 _FINGERPRINT_PREFIX = "# fingerprint: "
@@ -40,11 +38,15 @@ class Fingerprint:
     version: str
 
     def __str__(self) -> str:
+        from offbeat.units import format_count
+
         return f"{self.mpi} {self.version} on {format_count(self.cores, 'core')} of {self.processor}"
 
     @property
     def filename(self) -> str:
         """The name of the file: readable, and different for each fingerprint."""
+        import hashlib  # only for those who have stored rules
+
         digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:8]
         return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
 

@@ -51,7 +51,6 @@ class Offbeat(CMakePackage, PythonPackage):
         depends_on("py-scikit-build-core@0.10:", type="build")
         depends_on("py-numpy@1.24:", type=("build", "run"))
         depends_on("py-rich@13:", type=("build", "run"))
-        depends_on("py-typer@0.12:", type=("build", "run"))
         depends_on("py-tomli@2:", type=("build", "run"), when="^python@:3.10")
 
     conflicts("platform=darwin", msg="offbeat is for Linux")
