@@ -25,6 +25,8 @@ from offbeat.bench.plan import (
 )
 from offbeat.bench.results import Benchmark
 from offbeat.bench.runner import rank_arguments
+from offbeat.commands.bench import Format
+from offbeat.commands.bench import _measure as measure_and_show
 from offbeat.errors import FAILED, CommandError
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
@@ -235,6 +237,18 @@ def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError, match=r"nothing happened for .* while checking ring at 4 B"):
         runner.run(new_benchmark(), CHOICE, budget_s=2)
     assert time.monotonic() - began < 30
+
+
+def test_what_was_measured_before_a_failure_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crash = "def stop_at(size):\n    if size == 1024: sys.exit('crash')\n"
+    fake_job(monkeypatch, crash + MEASURE)
+    with pytest.raises(CommandError, match="crash"):
+        measure_and_show(new_benchmark(), CHOICE, None, 8.0, Format.csv, verbose=False)
+    shown = capsys.readouterr()
+    assert shown.out.count("allreduce,4,") == 2
+    assert "2 of 2 cells are missing: the job did not end in order" in shown.err
 
 
 # -- going on after an interruption

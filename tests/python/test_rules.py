@@ -230,6 +230,14 @@ def test_explain_knows_the_settings(offbeat: Offbeat, rules: Path) -> None:
     assert (row["expression"], row["origin"]) == ("chain", "OFFBEAT_BCAST")
 
 
+def test_explain_takes_what_run_takes(offbeat: Offbeat) -> None:
+    for one, other in (
+        (["64KiB", "-n", "4"], ["--ppn", "4", "--bytes", "64KiB"]),
+        (["-n", "8", "--nodes", "2"], ["--nodes", "2", "--ppn", "4"]),
+    ):
+        assert explained(offbeat, "bcast", *one) == explained(offbeat, "bcast", *other)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -238,6 +246,10 @@ def test_explain_knows_the_settings(offbeat: Offbeat, rules: Path) -> None:
         (["bcast", "--nodes", "0"], "--nodes 0: it must be at least 1"),
         (["bcast", "--nodes", "100000", "--ppn", "100000"], "the number of ranks must be from 1 to"),
         (["bcast", "--bytes", "4k"], "'4k' is not a size"),
+        (["bcast", "4KiB", "--bytes", "4KiB"], "the length is both 4KiB and --bytes 4KiB; give one"),
+        (["bcast", "-n", "0"], "-n 0: it must be at least 1"),
+        (["bcast", "-n", "8", "--ppn", "2"], "-n 8 and --ppn 2: give one of them"),
+        (["bcast", "-n", "9", "--nodes", "2"], "-n 9: 2 nodes cannot have equally many ranks"),
     ],
 )
 def test_explain_refuses(offbeat: Offbeat, arguments: list[str], words: str) -> None:

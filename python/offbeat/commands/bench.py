@@ -285,11 +285,16 @@ def _measure(
     console.print(f"{format_count(found.plan.ranks, 'rank')}, {choice.install}: {choice.why}", soft_wrap=True)
     if path is not None:
         found.write(path)
+    failure: CommandError | None = None
     try:
         with ended_by_signals(), _progress(found) as on_change:
             runner.run(found, choice, path=path, budget_s=budget_s, on_change=on_change, show_output=verbose)
     except KeyboardInterrupt:
         stop_interrupted(_kept(found, path))
+    except CommandError as error:
+        if not found.results:
+            raise
+        failure = error  # what was measured before is shown all the same
     if is_table:
         console.print(table.render(found, console.width))
     else:
@@ -300,11 +305,14 @@ def _measure(
         hint = f"; to continue: offbeat bench --resume {path}" if path is not None else ""
         of_all = f"{cells} of {format_count(len(found.plan.cells), 'cell')}"
         verb = "is" if cells == 1 else "are"
-        console.print(f"{of_all} {verb} missing: the budget was spent{hint}", soft_wrap=True)
+        why = "the budget was spent" if failure is None else "the job did not end in order"
+        console.print(f"{of_all} {verb} missing: {why}{hint}", soft_wrap=True)
     wrong = found.wrong_results()
     if wrong:
         cases = format_count(len(wrong), "case")
         raise CommandError(f"wrong results in {cases}, the first: {wrong[0]}", ANSWER_NO)
+    if failure is not None:
+        raise failure
     if not found.results:
         raise CommandError(f"nothing was measured within {budget_s:g} s; give a longer --budget", FAILED)
 

@@ -306,4 +306,6 @@ class Group(Command):
 
             raise CommandError(f"No such command '{name}'{hints.of_name(name, self.names)}")
         command = self.find(name)
-        return command.named(left) if isinstance(command, Group) and left[:1] else (command, left)
+        if isinstance(command, Group) and left and not left[0].startswith("-"):
+            return command.named(left)
+        return command, left

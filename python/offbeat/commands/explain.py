@@ -27,6 +27,8 @@ from offbeat.rules import rule_files, stored
 from offbeat.simulate.machine import path_of
 from offbeat.units import format_count, format_size, parse_size
 
+_DEFAULT_RANKS = 2
+
 
 def explain(
     calls: Annotated[
@@ -37,13 +39,19 @@ def explain(
             help="A collective, such as bcast; ibcast: its non-blocking calls.",
         ),
     ],
+    length: Annotated[
+        str | None, Argument(metavar="SIZE", help="Length of the call, such as 64KiB. Default: any.")
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        Option(
+            "-n", "-np", "--ranks", metavar="N", help="Ranks of the communicator. Default: 2 on each node."
+        ),
+    ] = None,
     mpi: HostOfRules = None,
     nodes: Annotated[int, Option(metavar="N", help="Nodes of the communicator.")] = 1,
-    ppn: Annotated[int, Option(metavar="N", help="Ranks on each node.")] = 2,
-    size: Annotated[
-        str | None,
-        Option("--bytes", metavar="SIZE", help="Length of the call, such as 64KiB. Default: any."),
-    ] = None,
+    ppn: Annotated[int | None, Option(metavar="N", help="Instead of -n: ranks on each node.")] = None,
+    sizes: Annotated[str | None, Option("--bytes", metavar="SIZE", help="The same as SIZE.")] = None,
     rules: UsersRules = None,
     machine: Annotated[
         str | None,
@@ -63,15 +71,17 @@ def explain(
     offbeat tune stored, OFFBEAT_RULES, OFFBEAT_MACHINE, OFFBEAT_ADAPT and OFFBEAT_<COLLECTIVE> have the same
     effect as in a program.
 
-    offbeat explain allreduce --mpi mpich --nodes 8 --ppn 64 --bytes 16KiB
+    offbeat explain allreduce 64KiB -n 4
+    offbeat explain allreduce 16KiB --mpi mpich --nodes 8 --ppn 64
     offbeat explain bcast --nodes 4 --ppn 16 --json
     """
     collective = calls.removeprefix("i")  # no collective has a name that begins with it
     checked_served(collective)
     checked_host(mpi)
-    for option, value in (("--nodes", nodes), ("--ppn", ppn)):
-        if value < 1:
-            raise CommandError(f"{option} {value}: it must be at least 1")
+    ppn = _ranks_on_each_node(ranks, nodes, ppn)
+    if length is not None and sizes is not None:
+        raise CommandError(f"the length is both {length} and --bytes {sizes}; give one")
+    size = length or sizes
     size_bytes = parse_size(size) if size is not None else None
     in_force = stored.in_force(mpi, os.environ)
     host, tuned = in_force.host, ""
@@ -105,6 +115,19 @@ def explain(
         console.print(f"Rules: {rules}{tuned}; then the built-in ones", soft_wrap=True)
     for line in warnings:
         console.print(line, soft_wrap=True)
+
+
+def _ranks_on_each_node(ranks: int | None, nodes: int, ppn: int | None) -> int:
+    for option, value in (("-n", ranks), ("--nodes", nodes), ("--ppn", ppn)):
+        if value is not None and value < 1:
+            raise CommandError(f"{option} {value}: it must be at least 1")
+    if ranks is None:
+        return ppn if ppn is not None else _DEFAULT_RANKS
+    if ppn is not None:
+        raise CommandError(f"-n {ranks} and --ppn {ppn}: give one of them")
+    if ranks % nodes:
+        raise CommandError(f"-n {ranks}: {nodes} nodes cannot have equally many ranks; the rules need that")
+    return ranks // nodes
 
 
 def _machine_of_grids(machine: str | None) -> str:

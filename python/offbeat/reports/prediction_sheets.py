@@ -113,7 +113,6 @@ def _sheet_by_size(each: PredictedCollective) -> Sheet:
 
 def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
     """The conclusions, the most important first."""
-    base, _ = _base_run(each)
     best = _choice(each, "best")
     if not runs_differ(each):
         differ = each.algorithms[-1].run_s / each.best.run_s - 1
@@ -122,10 +121,17 @@ def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
             f"{format_share(differ)}.",
             *_model(each, prediction),
         ]
-    change = f" ({_change_text(each.best.run_s, base)})" if each.model is not None else ""
+    doubt = why_doubtful(each, prediction)
+    if doubt is not None:
+        run = f"{best} for {each.collective}, a run of {format_us(1e6 * each.best.run_s)}"
+        return [
+            f"No choice for {each.collective} is certain: {doubt}.",
+            *_model(each, prediction),
+            f"The shortest predicted run is that with {run}{_saving(each)}. Compare runs of the program.",
+        ]
     found = [
         f"Best for this program: {best} for {each.collective}, a run of "
-        f"{format_us(1e6 * each.best.run_s)}{change}."
+        f"{format_us(1e6 * each.best.run_s)}{_saving(each)}."
     ]
     ways = [("The best average over the patterns", each.by_average, "by_average")]
     if each.by_balanced is not None:
@@ -149,23 +155,33 @@ def _model(each: PredictedCollective, prediction: Prediction) -> list[str]:
         return [f"The trace ran {each.ran}, which has no delays here, so the model cannot be tested."]
     predicted, recorded = (format_us(1e6 * s) for s in (each.model.run_s, prediction.recorded_s))
     error = _change_text(each.model.run_s, prediction.recorded_s)
-    found = [
+    return [
         f"Test of the model: the trace ran {each.ran}. Its run is predicted as {predicted} and was recorded "
         f"as {recorded} ({error})."
     ]
-    if is_unreliable(each, prediction):
-        found.append(
-            f"The prediction is off by more than {_LARGEST_ERROR:.0%}, so do not rely on this choice: "
-            "compare the algorithms in runs of the program."
-        )
-    return found
 
 
-def is_unreliable(each: PredictedCollective, prediction: Prediction) -> bool:
-    """Whether the run that was recorded is predicted so badly that the choice says nothing."""
+def _saving(each: PredictedCollective) -> str:
+    """How the best run compares with the recorded one, whose algorithm is predicted, too."""
+    if each.model is None:
+        return ""
+    return f" ({_change_text(each.best.run_s, each.model.run_s)} against the recorded one with {each.ran})"
+
+
+def why_doubtful(each: PredictedCollective, prediction: Prediction) -> str | None:
+    """Why the best choice is no conclusion: the recorded run is predicted too badly. None: it is one."""
     if each.model is None or prediction.recorded_s <= 0:
-        return False
-    return abs(each.model.run_s / prediction.recorded_s - 1) > _LARGEST_ERROR
+        return None
+    error = abs(each.model.run_s / prediction.recorded_s - 1)
+    if error > _LARGEST_ERROR:
+        return f"the recorded run is predicted with an error of {error:.0%}"
+    saving = 1 - each.best.run_s / each.model.run_s
+    if 0 < saving < error:
+        return (
+            f"the recorded run is predicted with an error of {100 * error:.1f}%, and the best one saves only "
+            f"{100 * saving:.1f}%"
+        )
+    return None
 
 
 def _names(each: PredictedCollective, way: str) -> list[str]:
@@ -196,18 +212,14 @@ def one_line_summary(prediction: Prediction) -> str:
     each = prediction.collectives[0]
     if not runs_differ(each):
         return f"By {prediction.delays.path}, it does not matter which algorithm {each.collective} uses."
-    base, against = _base_run(each)
+    more = f"offbeat predict {prediction.calls.trace.path} --from {prediction.delays.path} says more."
+    doubt = why_doubtful(each, prediction)
+    if doubt is not None:
+        return f"{prediction.delays.path} supports no choice for {each.collective}: {doubt}; {more}"
     run = format_us(1e6 * each.best.run_s)
-    change = f" ({_change_text(each.best.run_s, base)} against {against})" if each.model is not None else ""
-    doubt = (
-        f" Do not rely on it: the recorded run is predicted with an error above {_LARGEST_ERROR:.0%}."
-        if is_unreliable(each, prediction)
-        else ""
-    )
     return (
-        f"By {prediction.delays.path}, the run would take {run}{change} with {_choice(each, 'best')} for "
-        f"{each.collective}; offbeat predict {prediction.calls.trace.path} --from {prediction.delays.path} "
-        f"says more.{doubt}"
+        f"By {prediction.delays.path}, the run would take {run}{_saving(each)} with {_choice(each, 'best')} "
+        f"for {each.collective}; {more}"
     )
 
 
