@@ -66,6 +66,7 @@ class File {
   void finish() {
     Header& header = writer_.header();
     header.end = shared_clock();
+    header.contention_at_end = contention_so_far();
     writer_.finish();
     std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
   }

@@ -31,6 +31,12 @@ struct Clock {
   double residual;
 };
 
+// How much a process had to share its cores (base/own_process.hpp).
+struct Contention {
+  std::int64_t waited_ns;
+  std::int64_t preemptions;
+};
+
 [[nodiscard]] inline Clock to_stored_clock(const clock::Model& model) {
   const OwnFloatingPoint own;
   constexpr double most = std::numeric_limits<std::uint32_t>::max();
@@ -70,10 +76,13 @@ struct Header {
   char mpi[64];
   char offbeat[32];
   char program[512];
+  Contention contention_at_begin;
+  Contention contention_at_end;
 };
 static_assert(std::is_trivial_v<Header> && sizeof(Header) <= header_bytes);
 static_assert(offsetof(Header, slots) == 32 && offsetof(Header, begin) == 88 && offsetof(Header, end) == 128);
-static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328);
+static_assert(offsetof(Header, host) == 168 && offsetof(Header, program) == 328 &&
+              offsetof(Header, contention_at_begin) == 840);
 
 enum class RecordKind : std::uint8_t { call = 1, communicator = 2, name = 3 };
 

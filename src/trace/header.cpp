@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 
+#include "base/own_process.hpp"
 #include "clock/clock.hpp"
 
 namespace offbeat::trace {
@@ -19,15 +18,12 @@ void store_text(char (&field)[Size], std::string_view text) {
   std::memcpy(field, text.data(), std::min(text.size(), Size - 1));
 }
 
-std::string program_line() {
-  std::ifstream file("/proc/self/cmdline");
-  std::string line{std::istreambuf_iterator<char>(file), {}};
-  while (!line.empty() && line.back() == '\0') line.pop_back();
-  std::ranges::replace(line, '\0', ' ');
-  return line;
-}
-
 }  // namespace
+
+Contention contention_so_far() {
+  const offbeat::Contention found = contention();
+  return {found.waited_ns, found.preemptions};
+}
 
 std::string rank_file_path(const std::string& folder, int rank) {
   const std::string number = std::to_string(rank);
@@ -57,6 +53,7 @@ void fill_header(Header& header, const TracedRank& rank, const Settings& setting
   store_text(header.offbeat, OFFBEAT_VERSION);
   store_text(header.program, program_line());
   header.begin = rank.clock;
+  header.contention_at_begin = contention_so_far();
   std::memcpy(header.magic, "OFFBEAT\n", sizeof header.magic);
 }
 

@@ -28,4 +28,7 @@ std::string rank_file_path(const std::string& folder, int rank);
 // Fills in all but what changes later. The magic comes last, so that a file that has it has a whole header.
 void fill_header(Header& header, const TracedRank& rank, const Settings& settings);
 
+// Returns how much this process has had to share its cores so far, as a header has it.
+Contention contention_so_far();
+
 }  // namespace offbeat::trace

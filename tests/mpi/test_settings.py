@@ -79,3 +79,14 @@ def test_a_launcher_that_ends_no_rank_shows_one_line(mpi: Mpi) -> None:
     result = execute(["sh", "-c", script, str(library(mpi.family)), str(program)], environment, 60)
     stops(result, "OFFBEAT_RULES: ", "/missing")
     assert result.returncode == 2, str(result)
+
+
+@INSIDE_OFFBEAT
+def test_the_report_ends_with_the_command_that_says_more(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program, "7 days"], timeout=60).succeeded()
+    last = [line for line in result.stderr.splitlines() if line.startswith("offbeat: ")][-1]
+    assert last == (
+        f"offbeat: what these calls cost, and who is late: offbeat trace -n 2 -- {program} '7 days'; "
+        "then: offbeat report run.trace"
+    )

@@ -32,6 +32,8 @@ class MadeFile:
     made: int | None = None
     every_call: int = 1
     mpi: str = "Open MPI 5.0.11"
+    contention_at_start: tuple[int, int] = (0, 0)
+    contention_at_end: tuple[int, int] = (0, 0)
     slots: list[bytes] = field(default_factory=list)
     recorded: int = 0
 
@@ -86,6 +88,7 @@ class MadeFile:
             head += struct.pack("<IIqqdd", kind, 0, at, offset, slope, error)
         for text, width in ((self.host, 64), (self.mpi, 64), ("0.1.0", 32), ("./solver -n 7", 512)):
             head += text.encode()[:width].ljust(width, b"\0")
+        head += struct.pack("<4q", *self.contention_at_start, *self.contention_at_end)
         return head.ljust(4096, b"\0") + body
 
     def write(self, folder: Path) -> Path:

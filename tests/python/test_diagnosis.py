@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Planted lateness is found: who, where, when, by how much."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -207,6 +208,25 @@ def test_calls_of_a_killed_rank_do_not_count(tmp_path: Path) -> None:
     found = diagnosed(path)
     assert [finding.ranks for finding in found.findings] == [(3,)]
     assert len(found.findings[0].occurrences[0].rows) == 40
+
+
+@pytest.mark.parametrize(("waited_ms", "said"), [(10, True), (0.1, False)])
+def test_overloaded_cores_are_named_before_late_ranks(
+    offbeat: Offbeat, tmp_path: Path, waited_ms: float, said: bool
+) -> None:
+    """The run takes 32 ms."""
+    path = iterations(
+        tmp_path / "run.trace", 4, 200, lambda rank, call: 50_000 * (rank == 1),
+        contention_at_start=(5_000_000, 10), contention_at_end=(5_000_000 + int(1e6 * waited_ms), 310),
+    )  # fmt: skip
+    shown = " ".join(offbeat("report", str(path)).stdout.split())
+    crowded = shown.find("Cores were overloaded: rank 0 was without one for 31% of the run and preempted")
+    assert (crowded > 0) == said
+    if said:
+        assert crowded < shown.index("Rank 1 is late")
+        assert "preempted 300 times; so were ranks 1..3. Give each rank a core of its own" in shown
+    (document,) = json.loads(offbeat("report", "--json", str(path)).stdout)["traces"]
+    assert (document["contention"] is not None) == said
 
 
 def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from offbeat import __version__
@@ -56,6 +57,7 @@ def json_of_trace(calls: Calls, diagnosis: Diagnosis, commands: Sequence[str]) -
         "missing": list(trace.missing),
         "training": _training(diagnosis.training) if diagnosis.training is not None else None,
         "stakes": _stakes(diagnosis.stakes) if diagnosis.stakes is not None else None,
+        "contention": asdict(diagnosis.contention) if diagnosis.contention is not None else None,
         "waiting_s": diagnosis.waiting_s,
         "explained_s": diagnosis.explained_s,
         "findings": [_finding(finding) for finding in diagnosis.findings],

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.trace import formulas, frameworks, metrics, stakes
+from offbeat.trace import contention, formulas, frameworks, metrics, stakes
 from offbeat.trace.findings import Diagnosis, Finding, Kind, Occurrence, Period
 from offbeat.trace.metrics import Calls, Group
 
@@ -65,7 +65,8 @@ def diagnose(calls: Calls) -> Diagnosis:
     found.sort(key=lambda finding: -finding.waited_s)
     told = found[:_MOST_FINDINGS]
     explained = sum(finding.waited_s for finding in told)
-    return Diagnosis(told, stakes.stakes_of_calls(calls), waited / 1e9, explained, known)
+    crowded = contention.contention(calls.trace)
+    return Diagnosis(told, stakes.stakes_of_calls(calls), waited / 1e9, explained, known, crowded)
 
 
 class _Cause(NamedTuple):

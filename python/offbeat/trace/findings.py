@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.trace import COLLECTIVES
+from offbeat.trace.contention import Contention
 from offbeat.trace.metrics import Group
 from offbeat.trace.reader import ranges
 from offbeat.trace.stakes import Stakes
@@ -202,6 +203,7 @@ class Diagnosis:
     waiting_s: float  # the sum over all ranks
     explained_s: float  # how much of it the findings explain
     training: Training | None = None  # None: no framework is recognised
+    contention: Contention | None = None  # None: no rank waited for a core
 
     @property
     def summary(self) -> str:
@@ -211,11 +213,12 @@ class Diagnosis:
     @property
     def first(self) -> list[str]:
         """The most important sentences: how much time collectives take, and how much could be saved."""
+        crowded = [self.contention.sentence] if self.contention is not None else []
         if self.training is not None:
-            return [*self.training.sentences, *self.training.advice]
+            return [*crowded, *self.training.sentences, *self.training.advice]
         if self.stakes is None:
-            return ["No call was recorded on two or more ranks, so there is nothing to compare."]
-        return self.stakes.sentences
+            return [*crowded, "No call was recorded on two or more ranks, so there is nothing to compare."]
+        return [*crowded, *self.stakes.sentences]
 
     @property
     def advice(self) -> list[str]:

@@ -79,6 +79,8 @@ CLOCK = np.dtype(
     [("kind", "<u4"), ("bound", "<u4"), ("at", "<i8"), ("offset", "<i8"), ("slope", "<f8"), ("error", "<f8")]
 )
 
+CONTENTION = np.dtype([("waited_ns", "<i8"), ("preemptions", "<i8")])
+
 HEADER = np.dtype(
     [
         ("magic", "S8"),
@@ -102,7 +104,9 @@ HEADER = np.dtype(
         ("mpi", "S64"),
         ("offbeat", "S32"),
         ("program", "S512"),
-        ("zeros", f"V{HEADER_BYTES - 840}"),
+        ("contention_at_start", CONTENTION),
+        ("contention_at_end", CONTENTION),
+        ("zeros", f"V{HEADER_BYTES - 872}"),
     ]
 )
 

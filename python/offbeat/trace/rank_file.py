@@ -88,6 +88,14 @@ class RankFile:
         return last
 
     @property
+    def contention(self) -> tuple[float, int] | None:
+        """How many seconds the rank waited for a core, and how often it lost one. None: not known."""
+        begin, end = self.header["contention_at_start"], self.header["contention_at_end"]
+        waited_ns, preemptions = (int(end[name]) - int(begin[name]) for name in ("waited_ns", "preemptions"))
+        known = end["waited_ns"] > 0 and waited_ns >= 0 and preemptions >= 0
+        return (waited_ns / 1e9, preemptions) if known else None
+
+    @property
     def ended(self) -> bool:
         """Whether the rank ended the trace in order."""
         return bool(self.header["flags"] & FileFlag.ENDED)

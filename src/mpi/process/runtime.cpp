@@ -10,8 +10,11 @@
 #include <functional>
 #include <utility>
 
+#include "base/advice.hpp"
 #include "base/error.hpp"
 #include "base/fork_lock.hpp"
+#include "base/log.hpp"
+#include "base/own_process.hpp"
 #include "base/pool.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/host/other_family.hpp"
@@ -364,8 +367,8 @@ void Runtime::end() {
   if (HostVariables* known = host_variables_.load(std::memory_order_acquire)) known->end();
 }
 
-// Prints one line for each collective that was called. If no line appears, the preload did not reach the
-// ranks.
+// Prints one line for each collective that was called, and what to type next. If no line appears, the preload
+// did not reach the ranks.
 void Runtime::report() {
   bool any = false;
   for (std::size_t k = 0; k < collectives.size(); ++k) {
@@ -379,7 +382,12 @@ void Runtime::report() {
   }
   // The line is printed at the end of the program. A program without collectives expects nothing from
   // offbeat, and may be in the middle of its own line.
-  if (!any) std::atexit([] { say("no call intercepted"); });
+  if (!any) {
+    std::atexit([] { say("no call intercepted"); });
+    return;
+  }
+  if (const std::string line = line_on_contention(contention()); !line.empty()) say(line);
+  say(printable(line_on_next_command(settings, host.size_of(MPI_COMM_WORLD), program_line('\0')), 400));
 }
 
 }  // namespace offbeat

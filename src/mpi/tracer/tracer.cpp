@@ -162,6 +162,7 @@ void Tracer::finish() {
   clock::share_slope(begin, end);
   header.begin = to_stored_clock(begin);
   header.end = to_stored_clock(end);
+  header.contention_at_end = contention_so_far();
   host_.Comm_free(&private_communicator_);
   writer_.finish();
   std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
