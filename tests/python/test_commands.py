@@ -249,6 +249,11 @@ def test_info_for_people(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
     assert "OFFBEAT_ALLREDUCE" in offbeat("info", "--settings").stdout
 
 
+def test_info_does_not_break_paths(offbeat: Offbeat, fake_mpi: MakeMpi) -> None:
+    mpi = fake_mpi("mpich", "/".join(["a" * 60] * 3))
+    assert f" {mpi.libmpi} " in offbeat("info", path=mpi.prefix / "bin").stdout
+
+
 def test_a_family_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(package, "__path__", [str(tmp_path)])
     with pytest.raises(CommandError, match=r"no liboffbeat-mpiabi\.so, for the MPI standard ABI"):

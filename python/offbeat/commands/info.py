@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from offbeat import __version__, _core, machine
 from offbeat.commands import completion
 from offbeat.commands.command_line import Argument, Command, Option
-from offbeat.commands.output import new_console, print_json
+from offbeat.commands.output import new_console, print_json, print_unbroken
 from offbeat.commands.rule_options import checked_served
 from offbeat.mpi import host_algorithms, libraries
 from offbeat.mpi.discovery import discover
@@ -53,8 +53,9 @@ def info(
         return
     if collective is None:
         console.print(f"offbeat {found['version']}", style="bold", end="\n\n")
-        console.print(inventory.mpi_table(found["mpi"]), "")
-        console.print(inventory.library_table(found["libraries"]), "")
+        for table in (inventory.mpi_table(found["mpi"]), inventory.library_table(found["libraries"])):
+            print_unbroken(console, table)
+            console.print()
         console.print(inventory.machine_table(found["machine"]), "")
         console.print(inventory.given_settings_table(found["settings"], os.environ), "")
         if not all_collectives:

@@ -16,8 +16,10 @@ from offbeat.errors import FAILED, CommandError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _PLAIN_WIDTH = 140  # columns of output that goes to a file or a pipe
+_WIDEST = 10_000
 
 
 def new_console(*, width: int = _PLAIN_WIDTH, stderr: bool = False, quiet: bool = False) -> Console:
@@ -29,6 +31,14 @@ def new_console(*, width: int = _PLAIN_WIDTH, stderr: bool = False, quiet: bool 
 
     columns = None if sys.stdout.isatty() else width
     return Console(width=columns, highlight=False, markup=False, stderr=stderr, quiet=quiet)
+
+
+def print_unbroken(console: Console, table: Table) -> None:
+    """Print a table whose cells somebody may copy, such as paths: as wide as it needs, even in a terminal."""
+    known = console.width
+    console.width = max(known, console.measure(table, options=console.options.update(width=_WIDEST)).maximum)
+    console.print(table)
+    console.width = known
 
 
 def warn(line: str) -> None:
