@@ -250,6 +250,16 @@ def test_scripts_have_the_options_that_pages_give_them() -> None:
     assert seen > 10
 
 
+def test_what_a_page_quotes_is_said() -> None:
+    """The page that tells a reader when to stop names what the report and the prediction say."""
+    page = (DOCS / "how-to" / "does-it-help.md").read_text()
+    quoted = re.findall(r"`((?:[A-Z]\w+|nothing|is) [a-z][^`]*)`", page.partition("Then read")[2])
+    sources = "".join(path.read_text() for path in (ROOT / "python" / "offbeat").rglob("*s.py"))
+    sources += (ROOT / "python" / "offbeat" / "trace" / "contention.py").read_text()
+    assert len(quoted) >= 8
+    assert [text for text in quoted if text not in sources] == []
+
+
 # -- figures
 
 
