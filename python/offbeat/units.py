@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offbeat.errors import CommandError
 
@@ -140,8 +140,7 @@ def _without_exponent(value: float) -> str:
     return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True)
-class Skew:
+class Skew(NamedTuple):
     """How late the latest rank is: an absolute time, or a multiple of native's balanced median."""
 
     factor: float | None = None

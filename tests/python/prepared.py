@@ -31,7 +31,7 @@ def become(request: dict[str, Any]) -> None:
     sys.argv = ["offbeat", *request["arguments"]]
 
 
-_ = ROOT.commands  # imports them
+assert ROOT.commands  # which imports all of them
 gc.freeze()  # otherwise the end of each command would copy the memory of all objects
 answers = os.fdopen(os.dup(1), "w")  # not inherited by what a command starts
 for line in sys.stdin:

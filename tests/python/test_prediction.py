@@ -361,7 +361,7 @@ def test_the_report_says_what_a_benchmark_would_bring(offbeat: Offbeat, tmp_path
     bench(tmp_path / "bench.json")
     done = offbeat("report", "run.trace", "bench.json")
     assert (
-        "By bench.json, the run would take 31.0 ms (-8.8% against native as predicted) "
+        "By bench.json, the run would take 31.0 ms (-8.8% against the recorded one with native) "
         "with quick for allreduce"
     ) in done.stdout
     bench(tmp_path / "many.json", ranks=64)

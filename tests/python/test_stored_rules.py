@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def test_rules_of_another_machine_or_version_give_one_warning(
     assert "\n" not in found.warning
     assert stored.find("MPICH", "4.3.1", home) == stored.StoredRules(), "of another MPI nobody needs to hear"
     here = stored.fingerprint("Open MPI", "5.0.9")
-    for other in (replace(here, processor="Z80"), replace(here, cores=1 + here.cores)):
+    for other in (here._replace(processor="Z80"), here._replace(cores=1 + here.cores)):
         monkeypatch.setattr(stored, "fingerprint", lambda mpi, version, other=other: other)
         warning = stored.find("Open MPI", "5.0.9", home).warning
         assert warning is not None

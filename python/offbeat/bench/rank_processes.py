@@ -120,7 +120,7 @@ def _follow(
             raise CommandError(f"{doing}: a deadlock, or a call that takes longer", FAILED)
         if time.time() > limits.end:
             raise CommandError(
-                f"the budget is spent, and {doing}: give a longer --budget; if that changes nothing, this "
+                f"{doing}, and the budget is spent: give a longer --budget; if that changes nothing, this "
                 "call hangs",
                 FAILED,
             )

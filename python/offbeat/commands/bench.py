@@ -364,7 +364,7 @@ def _resumed(path: Path) -> tuple[Benchmark, Choice]:
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     wanted = len(found.results) + len(found.missing())
     why = f"continues {path}, which has {len(found.results)} of {wanted} results{left}"
-    return found, replace(choice, why=why)
+    return found, choice._replace(why=why)
 
 
 def _operations(text: str) -> list[str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -146,7 +145,7 @@ def _resumed(path: Path) -> tuple[Session, Choice]:
     joined = session.take_part(path)
     left = f" ({joined} of them left by a run that was killed)" if joined else ""
     results = format_count(len(session.results), "result")
-    return session, replace(choice, why=f"continues {path}, which has {results}{left}")
+    return session, choice._replace(why=f"continues {path}, which has {results}{left}")
 
 
 def _algorithms(text: str, choice: Choice) -> list[str]:

@@ -9,7 +9,6 @@ these imports, so there are only small ones.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 from offbeat.errors import CommandError
 
 Complete = Callable[[str], Sequence[str]]
+_NOTHING = object()  # the default of a parameter that has none
 _NUMBERS: Mapping[type, str] = {int: "a whole number", float: "a number"}
 
 
@@ -66,7 +66,7 @@ class Parameter:
         self.name = name
         self.repeated = get_origin(outer) is list
         self.type: Any = get_args(outer)[0] if self.repeated else outer
-        self.required = default is inspect.Parameter.empty
+        self.required = default is _NOTHING
         self.default = None if self.required else default
 
     @property
@@ -140,23 +140,29 @@ class Command:
     @property
     def help(self) -> str:
         """The text that the function is documented with."""
+        import inspect
+
         return inspect.getdoc(self.function) or ""
 
     @cached_property
-    def _signature(self) -> Sequence[inspect.Parameter]:
-        return list(inspect.signature(self.function, eval_str=True).parameters.values())
+    def _annotations(self) -> dict[str, Any]:
+        """What the function says about its parameters. The module inspect would do it, but imports much."""
+        code, known = self.function.__code__, self.function.__annotations__
+        names = code.co_varnames[: code.co_argcount]
+        return {name: eval(known[name], self.function.__globals__) for name in names}
 
     @cached_property
     def parameters(self) -> list[Parameter]:
         """Everything that it takes."""
-        return [
-            *(
-                Parameter(each.name, each.annotation, each.default)
-                for each in self._signature
-                if each.annotation is not Context
-            ),
-            _HELP,
+        # The parameters at the end have the defaults.
+        defaults = reversed(self.function.__defaults__ or ())
+        known = dict(zip(reversed(self._annotations), defaults, strict=False))
+        declared = [
+            Parameter(name, annotation, known.get(name, _NOTHING))
+            for name, annotation in self._annotations.items()
+            if annotation is not Context
         ]
+        return [*declared, _HELP]
 
     @property
     def options(self) -> list[Parameter]:
@@ -189,7 +195,7 @@ class Command:
     def _call(self, given: dict[str, list[Any]], rest: list[str]) -> int:
         values = self._values(given, rest)
         with Context(self, given) as context:
-            contexts = {each.name: context for each in self._signature if each.annotation is Context}
+            contexts = {name: context for name, each in self._annotations.items() if each is Context}
             return self.function(**contexts, **values) or 0
 
     def _split(self, words: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:

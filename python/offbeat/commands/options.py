@@ -7,9 +7,8 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from offbeat import _core, machine
 from offbeat.commands.command_line import Option
@@ -126,12 +125,11 @@ Verbose = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class StartOptions:
+class StartOptions(NamedTuple):
     """How and where the user wants ranks to run."""
 
     ranks: int | None = None
-    hosts: Hosts = field(default_factory=Hosts)
+    hosts: Hosts = Hosts()
     launcher: str | None = None
     mpirun_args: str = ""
 

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +87,7 @@ def with_stored_rules(
         warn(found.warning)
     if found.path is not None and settings.verbose:
         print(f"offbeat: rules that offbeat tune stored for this machine: {found.path}", file=sys.stderr)
-    return replace(settings, rules=found.path)
+    return settings._replace(rules=found.path)
 
 
 def libraries(family: str, *, traced: bool, algorithms: bool = True) -> list[Path]:

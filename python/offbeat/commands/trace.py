@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -109,7 +108,7 @@ def trace(
         remove_earlier_trace(output)
     except OSError as error:
         warn(f"not traced: cannot remove the earlier trace in {output}: {error.strerror}")
-        settings = replace(settings, trace=None)
+        settings = settings._replace(trace=None)
         started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
     status = run(started.job)
     found = TraceSummary.of(output, is_traced=settings.trace is not None)

@@ -319,7 +319,7 @@ def _resumed(output: Path) -> tuple[list[Course], Choice, int]:
         found = course.benchmark
         runner.refuse_other(found.about, runner.describe_run(found.plan, choice), course.path)
         joined += course.take_part()
-    return courses, replace(choice, why=f"continues {output}"), joined
+    return courses, choice._replace(why=f"continues {output}"), joined
 
 
 # -- measuring, and what comes out

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat.errors import CommandError
 from offbeat.mpi import discovery
@@ -18,13 +18,12 @@ _NO_MPI_TEXT = (
 )
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The MPI to run with, the reason, and the variables that make the program load it."""
 
     install: MpiInstall
     why: str
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = {}
 
 
 def choose(

@@ -7,9 +7,9 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat.mpi import libraries
 
@@ -45,8 +45,7 @@ _LIBMPI = re.compile(r"libmpi(ch|_abi|_cray|_(gnu|intel|aocc|amd|nvidia)_?\d*)?\
 _LIBRARY_FOLDER = re.compile(r"lib(32|64)?|release|debug|openmpi|mpich|mvapich2?|\w+-linux-gnu\w*")
 
 
-@dataclass(frozen=True)
-class MpiInstall:
+class MpiInstall(NamedTuple):
     """An MPI library and the launcher that belongs to it."""
 
     vendor: str

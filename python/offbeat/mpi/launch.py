@@ -7,8 +7,8 @@ These are pure functions. They depend only on their arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat.errors import CommandError
 from offbeat.mpi import launcher
@@ -27,11 +27,10 @@ _PLACEMENT_OPTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The command line options that become settings of offbeat."""
 
-    algorithms: Mapping[str, str] = field(default_factory=dict)  # expressions by collective
+    algorithms: Mapping[str, str] = {}  # expressions by collective
     verbose: int = 0
     trace: Path | None = None
     trace_every: int = 1
@@ -65,23 +64,21 @@ class Settings:
         return chosen
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A program to start, and how."""
 
     install: MpiInstall
     ranks: int | None  # None: the launcher decides
     program: Sequence[str]
     libraries: Sequence[Path]
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = Settings()
     mpirun_arguments: Sequence[str] = ()
     # Variables for both mpirun and the ranks, such as LD_LIBRARY_PATH.
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = {}
     launcher: str | None = None  # a template, instead of the MPI's own mpirun; see launcher.py
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """A command line with its environment."""
 
     command: list[str]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from offbeat.errors import CommandError
 from offbeat.mpi.install import MpiInstall
@@ -18,8 +18,7 @@ from offbeat.mpi.install import MpiInstall
 RANKS, PROGRAM = "{n}", "{program}"
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(NamedTuple):
     """The hosts that the user names, for whichever launcher."""
 
     names: str | None = None  # with commas between, and perhaps with slots, such as a:4,b:4

@@ -9,8 +9,8 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat.errors import CommandError
 from offbeat.mpi.install import is_libmpi
@@ -18,8 +18,7 @@ from offbeat.mpi.install import is_libmpi
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]*")
 
 
-@dataclass(frozen=True)
-class Linkage:
+class Linkage(NamedTuple):
     """The MPI library that a program will load, as far as it is known."""
 
     libmpi: Path | None = None

@@ -11,8 +11,8 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from offbeat import _core, machine
 from offbeat.errors import FAILED, CommandError
@@ -28,8 +28,7 @@ _TITLE = (
 )
 
 
-@dataclass(frozen=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """What stored rules depend on."""
 
     processor: str
@@ -47,7 +46,7 @@ class Fingerprint:
         """The name of the file: readable, and different for each fingerprint."""
         import hashlib  # only for those who have stored rules
 
-        digest = hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(self._asdict()).encode()).hexdigest()[:8]
         return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
 
 
@@ -70,8 +69,7 @@ def folder(environment: Mapping[str, str]) -> Path | None:
     return Path(home) / ".config" / "offbeat" / "rules" if os.path.isabs(home) else None
 
 
-@dataclass(frozen=True)
-class StoredRules:
+class StoredRules(NamedTuple):
     """The stored rules for a machine and an MPI, or why there are none."""
 
     path: Path | None = None
@@ -103,8 +101,7 @@ def find(mpi: str, version: str, environment: Mapping[str, str]) -> StoredRules:
     )
 
 
-@dataclass(frozen=True)
-class RulesInForce:
+class RulesInForce(NamedTuple):
     """What ``offbeat run`` uses without a program: the MPI as rules name it, and the stored rules."""
 
     host: str
@@ -187,7 +184,7 @@ def _text_with_new_rules(
     kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
     all_rows = [*rows, *(_fields(rule) for rule in kept)]
     all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
-    head = [_TITLE, _FINGERPRINT_PREFIX + json.dumps(asdict(here)), ""]
+    head = [_TITLE, _FINGERPRINT_PREFIX + json.dumps(here._asdict()), ""]
     return "\n".join([*head, *spelling.rule_lines(all_rows, all_reasons)]) + "\n"
 
 
