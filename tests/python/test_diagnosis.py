@@ -229,6 +229,23 @@ def test_overloaded_cores_are_named_before_late_ranks(
     assert (document["contention"] is not None) == said
 
 
+def test_the_next_command_measures_the_costliest_collective(offbeat: Offbeat, tmp_path: Path) -> None:
+    """There are as many allreduces as bcasts, but those take a tenth of the time."""
+    files = [begun(rank, 3) for rank in range(3)]
+    now = START_NS + 1_000_000
+    for number in range(200):
+        name, takes_ns = ("allreduce", 5_000) if number % 2 else ("bcast", 50_000)
+        for file in files:
+            file.call(
+                number, now, now + takes_ns, collective=name, size=4096, root=0 if name == "bcast" else -1
+            )
+        now += 100_000
+    for file in files:
+        file.write(tmp_path / "run.trace")
+    shown = offbeat("report", "run.trace").stdout
+    assert "offbeat bench -n 3 --collectives bcast --sizes 4096 --json bench.json" in shown
+
+
 def test_a_trace_with_nothing_to_compare(tmp_path: Path) -> None:
     made = begun(0, 1)
     made.call(0, START_NS, START_NS + 1)
