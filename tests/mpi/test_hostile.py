@@ -124,6 +124,11 @@ def test_wrong_arguments_on_one_rank(
         assert result.report_of(name).served > 0, str(result)
 
 
+def test_one_rank_alone_gives_more_than_it_takes(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "alone_truncated.c")
+    run(mpi, 1, [program], environment={}).succeeded()
+
+
 @on_mpis(lambda mpi: not mpi.name.startswith("debian"))  # MPIs before MPI 4
 @pytest.mark.in_turn(1, "ranks", "when", "mpi")
 @pytest.mark.parametrize("ranks", [2, 3])

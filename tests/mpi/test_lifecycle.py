@@ -44,6 +44,11 @@ def test_session(mpi: Mpi, ranks: int) -> None:
     assert run(mpi, ranks, [program], allreduce="ring").succeeded().calls > 0
 
 
+def test_a_main_thread_may_leave_before_the_process_ends(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "main_leaves.c")
+    run(mpi, 2, [program], allreduce="arrival_tree", timeout=60).succeeded()
+
+
 @pytest.mark.in_turn(1, "expression", "mpi")
 @pytest.mark.parametrize("expression", ["ring", "arrival_tree", "native"])
 def test_killed_rank_leaves_nothing_behind(mpi: Mpi, expression: str) -> None:

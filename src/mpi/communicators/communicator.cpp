@@ -325,6 +325,13 @@ bool Communicator::copies_alone(Collective collective) const {
          process_.settings.gpu != GpuPolicy::native && !devices::has_level_zero();
 }
 
+bool Communicator::copies_alone(const Call& call) const {
+  if (!copies_alone(call.collective)) return false;
+  const ConstVector from = call.input_blocks.block_of(call.input, 0, 1);
+  const Vector to = call.output_blocks.block_of(call.output, 0, 1);
+  return from.bytes() <= to.bytes();
+}
+
 void Communicator::copy_alone(const Call& call) {
   const ConstVector from = call.input_blocks.block_of(call.input, 0, 1);
   const Vector to = call.output_blocks.block_of(call.output, 0, 1);

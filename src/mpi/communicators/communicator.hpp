@@ -134,8 +134,10 @@ class Communicator final : public OperationsOwner {
   [[nodiscard]] HostPipeline host_pipeline(const Expression& expression, const Call& call) const;
 
   // These functions are for intra-communicators of one rank, which have neither board nor messages.
-  // copies_alone() returns true if offbeat serves their calls by a copy, and copy_alone() makes that copy.
+  // copies_alone() returns true if offbeat serves their calls by a copy, and copy_alone() makes that copy. A
+  // call that gives more than it takes is an error, which the host reports.
   [[nodiscard]] bool copies_alone(Collective collective) const;
+  [[nodiscard]] bool copies_alone(const Call& call) const;
   static void copy_alone(const Call& call);
 
   // Records that the program makes non-blocking or persistent calls of `collective`. Such a call cannot wait

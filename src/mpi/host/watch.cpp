@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "base/background_thread.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -13,8 +15,9 @@ namespace {
 
 constexpr std::int64_t being_changed = -1;
 
-// The time limit, set by the first Watch. It comes from a setting, so all of the process share it.
-std::int64_t watched_after_ns = 0;
+// The time limit. It comes from a setting, so all of the process share it.
+std::atomic<std::int64_t> watched_after_ns{0};
+std::atomic<bool> thread_runs{false};
 
 }  // namespace
 
@@ -22,11 +25,7 @@ Watch::Slot Watch::watched[slots];
 
 Watch::Watch(long after_s, MakeLine line, const void* state) {
   if (after_s <= 0) return;
-  static std::atomic<bool> is_started{false};
-  if (!is_started.load(std::memory_order_relaxed) && !is_started.exchange(true)) {
-    watched_after_ns = after_s * ns_per_s;
-    start_background_thread(watch_slots);
-  }
+  watched_after_ns.store(after_s * ns_per_s, std::memory_order_relaxed);
   since_ns_ = monotonic_ns();
   for (Slot& slot : watched) {
     std::int64_t free = 0;
@@ -34,8 +33,11 @@ Watch::Watch(long after_s, MakeLine line, const void* state) {
     slot.line = line;
     slot.state = state;
     slot.is_printed.store(false, std::memory_order_relaxed);
-    slot.since_ns.store(since_ns_, std::memory_order_release);
+    // In one total order with the thread's last look (are_all_free), so that one of the two sees the other.
+    slot.since_ns.store(since_ns_, std::memory_order_seq_cst);
     slot_ = &slot;
+    if (!thread_runs.load(std::memory_order_seq_cst) && !thread_runs.exchange(true))
+      start_background_thread(watch_slots);
     return;
   }
 }
@@ -54,15 +56,24 @@ std::string Watch::waited_if_reported() const {
 }
 
 void* Watch::watch_slots(void*) {
-  const std::int64_t pause_ns = watched_after_ns / 8;
+  const std::int64_t limit_ns = watched_after_ns.load(std::memory_order_relaxed);
+  const std::int64_t pause_ns = limit_ns / 8;
   const timespec pause{static_cast<time_t>(pause_ns / ns_per_s), static_cast<long>(pause_ns % ns_per_s)};
+  const auto are_all_free = [] {
+    return std::ranges::all_of(watched, [](const Slot& slot) { return slot.since_ns.load() == 0; });
+  };
   for (;;) {
     nanosleep(&pause, nullptr);
+    // A process whose main thread has left by pthread_exit() ends with its last thread.
+    if (are_all_free()) {
+      thread_runs.store(false, std::memory_order_seq_cst);
+      if (are_all_free() || thread_runs.exchange(true)) return nullptr;
+    }
     for (Slot& slot : watched) {
       std::int64_t since = slot.since_ns.load(std::memory_order_relaxed);
       if (since <= 0 || slot.is_printed.load(std::memory_order_relaxed)) continue;
       const std::int64_t waited = monotonic_ns() - since;
-      if (waited <= watched_after_ns) continue;
+      if (waited <= limit_ns) continue;
       if (!slot.since_ns.compare_exchange_strong(since, being_changed, std::memory_order_acquire)) continue;
       slot.is_printed.store(true, std::memory_order_relaxed);
       run_unless_out_of_memory([&] {
@@ -71,7 +82,6 @@ void* Watch::watch_slots(void*) {
       slot.since_ns.store(since, std::memory_order_release);
     }
   }
-  return nullptr;
 }
 
 }  // namespace offbeat

@@ -10,7 +10,8 @@
 namespace offbeat {
 
 // Created before a blocking call and destroyed after it. The thread that checks each Watch sleeps nearly all
-// the time. The first Watch starts it. It does not call MPI and takes none of the program's signals.
+// the time. A Watch starts it, and it ends when it finds none. It does not call MPI and takes none of the
+// program's signals.
 class Watch {
  public:
   // Prints `line(state, waited)` once if the object lives for more than `after_s` seconds; 0: never. `line`

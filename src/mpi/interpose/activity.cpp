@@ -57,8 +57,10 @@ Outcome Activity::begin_or_keep(Communicator& communicator, const Call& call, bo
   sides_.input.keep_type(process_.host);
   if (sides_.unpacks_output || sides_.packs_output) sides_.output.keep_type(process_.host);
   if (!is_persistent_) return begin();
-  // All ranks wait for one another here, which MPI allows.
-  if (!communicator.copies_alone(call.collective)) {
+  if (communicator.copies_alone(call.collective)) {
+    if (!communicator.copies_alone(call)) return {};
+  } else {
+    // All ranks wait for one another here, which MPI allows.
     persistent_communicator_ = communicator.make_for_request(call);
     if (persistent_communicator_ == nullptr) return {};
   }

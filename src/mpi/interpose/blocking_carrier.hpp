@@ -70,7 +70,7 @@ struct BlockingCarrier {
   [[gnu::always_inline]] Outcome carry_out(Communicator& communicator, ChosenAlternative chosen,
                                            const Call& call, std::size_t bytes, bool shares,
                                            Kept& kept) const {
-    const bool is_alone = !chosen && communicator.copies_alone(collective);
+    const bool is_alone = !chosen && communicator.copies_alone(call);
     if (!chosen && !is_alone) return leave_to_host(chosen);
     if (communicator.life().is_revoked()) return {.is_counted = true};
     communicator.life().require_intact();
