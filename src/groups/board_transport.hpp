@@ -86,6 +86,7 @@ class BoardTransport : public Transport, public BoardWaiters {
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  protected:
+  [[nodiscard]] Collective collective() const { return collective_; }
   // Returns true if something other than a message can get further.
   [[nodiscard]] bool awaits_others() const {
     return !at_board_.empty() || (devices_ != nullptr && devices_->is_working());

@@ -122,16 +122,20 @@ void NodeBoard::look_around(Stage& stage) {
     if (stage.deadline_ns_ > 0 && now_ns > stage.deadline_ns_) report_timeout(stage);
   }
   constexpr std::int64_t between_peer_looks_ns = 100 * ns_per_ms;
-  if (client_ != nullptr && client_->detects_dead_processes()) return;
   if (now_ns - stage.last_peer_look_ns_ < between_peer_looks_ns) return;
   // The first look of a wait does nothing: most waits are over by then.
   const bool is_first = now_ns - stage.last_peer_look_ns_ > 4 * between_peer_looks_ns;
   stage.last_peer_look_ns_ = now_ns;
   if (is_first) {
     stage.dead_since_ns_ = 0;
-  } else {
-    look_at_peers(stage, now_ns);
+    return;
   }
+  if (stage.board.shows_other_collective())
+    throw BoardError(
+        Trouble::mismatch, named_rank(),
+        "mismatched collectives: another rank has made another one, or a rank was left out of an "
+        "earlier one");
+  if (client_ == nullptr || !client_->detects_dead_processes()) look_at_peers(stage, now_ns);
 }
 
 // A rank that has died before it came to this call is missing forever. One that has died later may have done

@@ -88,6 +88,36 @@ bool Board::all_have_begun(RoundNumber& number, std::uint64_t round) const {
   return true;
 }
 
+// Slots and windows of the present round and the one before suffice. A rank that is behind and gives data has
+// written its last words in one of these; one that takes data sees those of the others. Each algorithm has
+// words for the first chunk.
+bool Board::shows_other_collective() const {
+  const auto read = [](const Word& word) { return word.load(std::memory_order_relaxed); };
+  const auto is_other_slot = [&](std::uint64_t tag, int owner) {
+    const InlineSlot& slot = inline_slot(tag, owner);
+    bool is_other = sequence.contradicts(read(slot.sequence)) ||
+                    sequence.contradicts(read(slot.steps) >> bits_of_steps) ||
+                    (shape_.short_slots() > 0 && sequence.contradicts(read(short_slot(tag, owner).sequence)));
+    for (int level = 0; level < BoardShape::tree_levels; ++level)
+      is_other = is_other || sequence.contradicts(read(tree_line(tag, owner, level).sequence));
+    return is_other;
+  };
+  const auto is_other_window = [&](std::uint64_t tag) {
+    const auto is_other = [&](const Word& word) { return round.contradicts(Mark(read(word)).round); };
+    bool found = false;
+    for (int index = 0; index < shape_.words_per_step(); ++index)
+      found = found || is_other(step(tag, 0).word(index));
+    for (int owner = 0; owner < size; ++owner) found = found || is_other(relay_word(tag, owner, 0));
+    return found;
+  };
+  for (int other = 0; other < size; ++other) {
+    if (other != rank && (is_other_slot(sequence.tag, other) || is_other_slot(sequence.previous_tag, other)))
+      return true;
+  }
+  return round.present > 0 && shape_.most_chunks() > 0 &&
+         (is_other_window(round.tag) || is_other_window(round.previous_tag));
+}
+
 bool Board::is_between_uses(int stage) const {
   const auto of = [&](int owner) -> const UseCounts& {
     return uses_of_stage(stage_at(stage), shape_, owner);

@@ -59,7 +59,7 @@ class Board {
   // type; its first 48 bytes are in the cache line of the number.
   struct alignas(BoardShape::line) InlineSlot {
     Word sequence;
-    Word steps;  // counts steps, for a collective in which a slot fills step by step
+    Word steps;  // counts steps in a collective in which a slot fills step by step; see has_steps()
     alignas(std::max_align_t) std::byte data[BoardShape::inline_bytes];
     // Returns the bytes of the number and of `bytes` bytes of data.
     [[nodiscard]] static constexpr std::size_t bytes_with(std::size_t bytes) {
@@ -77,11 +77,15 @@ class Board {
     return slots[size == 2 ? index ^ half : half * static_cast<std::size_t>(size) + index];
   }
 
-  // Returns the number of the present immediate collective as a slot has it if not all ranks meet. It names
-  // the collective, too: if one rank has left out a call, as the host rejected it there, no rank may take the
-  // data of another collective for its own.
-  [[nodiscard]] std::uint64_t sequence_of(Collective collective) const {
-    return sequence.present | static_cast<std::uint64_t>(collective) << 56;
+  // Returns the value of InlineSlot::steps after `steps` steps of a collective, and whether a slot has come
+  // that far there. `number` is RoundNumber::tag.
+  static constexpr int bits_of_steps = 8;
+  [[nodiscard]] static std::uint64_t word_of_steps(std::uint64_t number, int steps) {
+    return number << bits_of_steps | static_cast<std::uint64_t>(steps);
+  }
+  [[nodiscard]] static bool has_steps(const InlineSlot& slot, std::uint64_t number, int steps) {
+    const std::uint64_t word = slot.steps.load(std::memory_order_acquire);
+    return word >> bits_of_steps == number && word >= word_of_steps(number, steps);
   }
 
   // A short slot holds a short vector in a collective with a root, in which some ranks wait for nobody. Each
@@ -125,7 +129,8 @@ class Board {
            static_cast<std::size_t>(owner) * BoardShape::failure_text_bytes;
   }
 
-  // A mark is the value of a word. It says that the window of `holder` has a partial result of this round.
+  // A mark is the value of a word. It says that the window of `holder` has a partial result of this round,
+  // which is a tag, or a number in the words of Signs.
   struct Mark {
     std::uint64_t round;
     int holder;
@@ -196,8 +201,9 @@ class Board {
   [[nodiscard]] Signs& signs(int owner) const {
     return *reinterpret_cast<Signs*>(stage_ + shape_.signs_in_stage() + shape_.bytes_of_lines(owner));
   }
-  void announce_contribution(std::uint64_t round) {
-    if (patience.shares_cores) signs(rank).contributed_round.store(round, std::memory_order_relaxed);
+  // Says that this rank has done all that others need from it in the present round.
+  void announce_contribution() {
+    if (patience.shares_cores) signs(rank).contributed_round.store(round.present, std::memory_order_relaxed);
   }
 
   // The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
@@ -206,13 +212,21 @@ class Board {
   struct RoundNumber {
     Word Signs::*sign;
     std::uint64_t present = 0;
+    // The words of the present round begin with this tag. It has low bits of the number and, above them, a
+    // hash of the collectives of all rounds so far. If one rank is left out of a call, because the host
+    // rejects it there, it is a round behind until it makes that call again. If it makes another call
+    // instead, its tags differ from then on, and no rank takes the data of one collective for another's.
+    std::uint64_t tag = 0;
+    std::uint64_t previous_tag = 0;
     std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
     std::uint64_t partial_round_before = none;  // the one before that in which not all ranks meet
     // All ranks have begun this round. They may be further.
     std::uint64_t begun_by_all = 0;
 
-    void next(bool all_meet) {
+    void next(Collective collective, bool all_meet) {
       ++present;
+      previous_tag = tag;
+      tag = next_tag(tag, present, collective);
       if (all_meet) return;
       partial_round_before = last_partial_round;
       last_partial_round = present;
@@ -227,9 +241,29 @@ class Board {
     [[nodiscard]] std::uint64_t first_after_last_use(std::uint64_t turns) const {
       return present < turns ? 0 : present - turns + 1;
     }
+    // Returns true if a rank has written this tag in the present round or the one before, and its calls until
+    // then were not this rank's.
+    [[nodiscard]] bool contradicts(std::uint64_t other) const {
+      const auto differs = [&](std::uint64_t own) {
+        return own != other && (own & numbers) == (other & numbers);
+      };
+      return other != 0 && (differs(tag) || differs(previous_tag));
+    }
 
    private:
     static constexpr std::uint64_t none = ~std::uint64_t{1};
+    // A Mark leaves 48 bits for a tag. After 2^38 rounds a number comes again; a word that old is hardly ever
+    // found.
+    static constexpr int number_bits = 38;
+    static constexpr std::uint64_t numbers = (std::uint64_t{1} << number_bits) - 1;
+    static constexpr std::uint64_t hashes = (std::uint64_t{1} << (48 - number_bits)) - 1;
+    // The factor is odd, so two ranks whose tags differ have different ones after further equal calls, too.
+    // With this one, tags also differ after any two calls of which the second one was the first for a rank.
+    static constexpr std::uint64_t factor = 727;
+    [[nodiscard]] static std::uint64_t next_tag(std::uint64_t tag, std::uint64_t number, Collective next) {
+      const std::uint64_t hash = (tag >> number_bits) * factor + static_cast<std::uint64_t>(next);
+      return (hash & hashes) << number_bits | (number & numbers);
+    }
   };
   // Returns true if a round may begin without announcing or waiting for anything.
   [[nodiscard]] static bool may_begin(const RoundNumber& number) {
@@ -245,6 +279,10 @@ class Board {
     const Mark begun((signs(other).*number.sign).load(std::memory_order_acquire));
     return begun.round + 1 >= number.present;
   }
+
+  // Returns true if another rank has made other collectives on this stage than this rank, as far as the board
+  // shows. A rank that waits asks this now and then, because it may wait in vain.
+  [[nodiscard]] bool shows_other_collective() const;
 
   // The ranks that read what this rank wrote in an immediate collective or in a round, if they are few
   // (collectives/board/readers.hpp).

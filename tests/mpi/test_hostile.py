@@ -138,6 +138,25 @@ def test_wrong_arguments_of_persistent_collectives(mpi: Mpi, ranks: int, when: s
     assert result.report_of("gather").served > 0, str(result)
 
 
+@pytest.mark.in_turn(2, "ranks", "elements", "mpi")
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+@pytest.mark.parametrize("elements", [1, 5000])
+def test_a_rank_left_out_of_a_call(mpi: Mpi, ranks: int, elements: int) -> None:
+    """What the ranks then call is right, or an error: never wrong data, and nobody waits forever."""
+    program = compile_program(mpi, PROGRAMS / "left_out.c")
+    result = run(mpi, ranks, [program, elements], timeout=120).succeeded()
+    # The two cases in which nobody calls after the call that one rank was left out of.
+    assert number("right", result) == 2, str(result)
+    assert "mismatched collectives" in result.stderr, str(result)
+
+
+def test_a_rank_left_out_of_a_call_by_messages(mpi: Mpi) -> None:
+    """Messages of different collectives are as much apart as in the host MPI."""
+    program = compile_program(mpi, PROGRAMS / "left_out.c")
+    result = run(mpi, 3, [program, 1], environment=BY_MESSAGES, timeout=120).succeeded()
+    assert number("right", result) == 10, str(result)
+
+
 def test_error_handlers_need_not_return(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "throwing.cpp")
     result = run(mpi, 3, [program, "throw", "jump"], timeout=120).succeeded()

@@ -17,10 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.hpp"
 #include "collectives/allreduce/allreduce.hpp"
-#include "collectives/board/arrival_direct/in_slots.hpp"
 #include "collectives/board/board_round.hpp"
-#include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
 #include "node/board.hpp"
 #include "support/board_only.hpp"
@@ -126,7 +125,7 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
     const std::size_t alignment = alignment_of(round.call.input.width);
     EXPECT_LE(round.chunks, shape.most_chunks());
     for (int owner = 0; owner < shape.ranks; ++owner) {
-      const std::byte* window = board.window(round.number, owner);
+      const std::byte* window = board.window(round.tag, owner);
       EXPECT_TRUE(is_aligned(window, alignof(std::max_align_t)));
       for (std::size_t chunk = 0; chunk < round.chunks; ++chunk, ++chunks) {
         const Vector part = round.chunk_on_board(owner, chunk);
@@ -406,32 +405,82 @@ TEST(Board, GivesBackWholePages) {
   }
 }
 
-// The host may reject a rooted call at the root alone, which then is one call behind.
-TEST(Board, NoRankTakesTheDataOfAnotherCollective) {
+// What ranks call on a board, of which one was left out of the first call, because its host rejected that.
+struct LeftOut {
+  const char* name;
+  int rank;
+  std::vector<Collective> calls;  // of the other ranks; the root is rank 0
+};
+
+class BoardOfLeftOut : public testing::TestWithParam<LeftOut> {};
+
+// Rank 0 has the right data for call k in a bcast, and gets them in a reduce.
+std::uint32_t value_of(std::size_t call, int rank) {
+  return static_cast<std::uint32_t>(1000 * (call + 1)) + static_cast<std::uint32_t>(rank);
+}
+
+// Nobody may get data of another call. One rank notices, also if the one that was left out makes no further
+// call, and then all of them end.
+TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
-  std::uint32_t input = 1;
-  std::array<std::uint32_t, 17> output{};
-  for (const int ranks : {2, 17}) {
-    const BoardShape shape{ranks, 4096};
-    const Mapping memory(shape.total_bytes());
-    Board root(memory.data(), shape, 0, {});
-    Board giver(memory.data(), shape, 1, {});
-    root.sequence.next(false);
-    giver.sequence.next(false);
-    const Vector all{reinterpret_cast<std::byte*>(output.data()), static_cast<std::size_t>(ranks), 4};
-    const Call gather{Collective::gather, {reinterpret_cast<std::byte*>(&input), 1, 4}, all, nullptr, 0};
-    const Call reduce{Collective::reduce, gather.input, all.slice(0, 1), &sum, 0};
-    if (ranks == 2) {
-      direct::InSlots<Collective::gather>(giver, gather).put_own_data();
-      EXPECT_TRUE(direct::InSlots<Collective::gather>(root, gather).has_arrived(1));
-      EXPECT_FALSE(direct::InSlots<Collective::reduce>(root, reduce).has_arrived(1));
-    } else {
-      TreeForm<Collective::gather>(giver, gather).put_own_data();
-      EXPECT_TRUE(TreeForm<Collective::gather>(root, gather).has_arrived(1));
-      EXPECT_FALSE(TreeForm<Collective::reduce>(root, reduce).has_arrived(1));
+  const auto& [name, left_out, calls] = GetParam();
+  for (const int ranks : {2, 3, 17}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{3000}}) {
+      const BoardShape shape{ranks, 65536};
+      const Mapping memory(shape.total_bytes());
+      std::atomic<int> noticed{0};
+      std::atomic<int> wrong{0};
+      const auto live = [&](int rank) {
+        struct Wait {
+          Board* board;
+          std::atomic<int>* noticed;
+        } state{nullptr, &noticed};
+        const auto look = [](void* wait) {
+          auto& [board, noticed] = *static_cast<Wait*>(wait);
+          if (board->shows_other_collective()) ++*noticed;
+          if (*noticed > 0) throw CommunicationError("a mismatch");
+        };
+        Board board(memory.data(), shape, rank, {.shares_cores = true, .turn = {look, &state}});
+        state.board = &board;
+        BoardOnly transport;
+        transport.board = &board;
+        const Endpoint net(transport, rank, ranks);
+        const auto all = static_cast<std::size_t>(ranks) * count;
+        for (std::size_t k = rank == left_out ? 1 : 0; k < calls.size(); ++k) {
+          std::vector<std::uint32_t> mine(count, value_of(k, rank));
+          std::vector<std::uint32_t> output(all);
+          const bool is_bcast = calls[k] == Collective::bcast;
+          auto* const from = reinterpret_cast<std::byte*>(mine.data());
+          auto* const to = is_bcast ? from : reinterpret_cast<std::byte*>(output.data());
+          const Call call{calls[k],
+                          {from, count, 4},
+                          {to, calls[k] == Collective::gather ? all : count, 4},
+                          calls[k] == Collective::reduce ? &sum : nullptr};
+          const char* const algorithm = calls[k] == Collective::reduce ? "arrival_tree" : "arrival_direct";
+          run_on_board(board, net, call, parse_expression(calls[k], algorithm));
+          if (is_bcast && mine.back() != value_of(k, 0)) ++wrong;
+          std::uint32_t expected = 0;
+          for (int other = 0; other < ranks; ++other) expected += value_of(k, other);
+          if (calls[k] == Collective::reduce && rank == 0 && output[count - 1] != expected) ++wrong;
+        }
+      };
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] { run_ignoring_exceptions([&] { live(rank); }); });
+      threads.clear();
+      EXPECT_EQ(wrong, 0) << ranks << " ranks, " << count << " elements";
+      EXPECT_GT(noticed, 0) << ranks << " ranks, " << count << " elements";
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, BoardOfLeftOut,
+    testing::Values(LeftOut{"OfAGather", 0, {Collective::gather, Collective::reduce}},
+                    LeftOut{"AndGives", 0, {Collective::gather, Collective::bcast}},
+                    LeftOut{"AndGivesTwice", 0, {Collective::gather, Collective::bcast, Collective::bcast}},
+                    LeftOut{"OfABcast", 1, {Collective::bcast, Collective::reduce, Collective::reduce}}),
+    [](const auto& info) { return info.param.name; });
 
 // A rooted collective lets ranks run ahead of others, whose turn is still to come.
 TEST(Board, PagesStayWhileARankIsBehind) {

@@ -14,7 +14,7 @@ namespace {
 
 // Returns the word that names the rank at this place in the order of arrival.
 Board::Word& arrival_word(const BoardRound& round, int position) {
-  return round.board.round_word(round.number, 1 + position);
+  return round.board.round_word(round.tag, 1 + position);
 }
 // Returns the word that says that the partial result of all ranks up to `rank` is on the board.
 Board::Word& partial_result_word(const Board::Step& step, int rank) {
@@ -24,7 +24,7 @@ Board::Word& partial_result_word(const Board::Step& step, int rank) {
 Task contribute(const BoardRound& round, UncollectedResults*) {
   const Endpoint& net = round.net;
   Board& board = round.board;
-  const int position = co_await board.arrive(board.round_word(round.number, 0));
+  const int position = co_await board.arrive(board.round_word(round.tag, 0));
   co_await board.announce(arrival_word(round, position), round.mark());
 
   int before = net.rank;

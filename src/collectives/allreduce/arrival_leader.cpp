@@ -68,7 +68,7 @@ Task combine_as_leader(const BoardRound& round) {
 }
 
 Task contribute(const BoardRound& round, UncollectedResults*) {
-  if (co_await round.board.arrive(round.board.round_word(round.number, 0)) == 0) {
+  if (co_await round.board.arrive(round.board.round_word(round.tag, 0)) == 0) {
     co_await combine_as_leader(round);
   } else {
     for (std::size_t chunk = 0; chunk < round.chunks; ++chunk) {

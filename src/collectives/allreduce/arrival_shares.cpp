@@ -105,7 +105,7 @@ Task wait_for(const BoardRound& round, int rank, int progress) {
   const Board::Word& word = progress_word(round, rank);
   const auto has_come = [&] {
     const Board::Mark mark(word.load(std::memory_order_acquire));
-    return mark.round == round.number && mark.holder >= progress;
+    return mark.round == round.tag && mark.holder >= progress;
   };
   Patience::Wait wait(round.board.patience);
   while (!has_come()) co_await round.board.pause(wait, has_come);
@@ -231,7 +231,7 @@ Task run_round(const BoardRound& round) {
     co_await take_results(round, mine, level, progress);
     co_await announce(round, progress + 1);
   }
-  round.board.announce_contribution(round.number);
+  round.board.announce_contribution();
   round.prefetch_next_input();
   // Each rank begins with another holder.
   const std::size_t first = passing_group(round, rank, 1).share_of(rank).first;

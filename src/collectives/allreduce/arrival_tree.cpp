@@ -66,13 +66,13 @@ Task contribute(const BoardRound& round, UncollectedResults* results) {
       if (neighbour >= net.size) continue;
       Board::Word& meeting = meeting_word_of(step, (group | 1) << level);
       Board::Mark first(meeting.load(std::memory_order_acquire));
-      if (is_root && level == 0 && first.round != round.number && round.has_begun(neighbour)) {
+      if (is_root && level == 0 && first.round != round.tag && round.has_begun(neighbour)) {
         Patience::Wait wait(round.board.patience);
         const auto has_arrived = [&] { return round.is_marked(meeting); };
         while (!has_arrived()) co_await round.board.pause(wait, has_arrived);
         first = Board::Mark(meeting.load(std::memory_order_acquire));
       }
-      const bool is_first = first.round != round.number;
+      const bool is_first = first.round != round.tag;
       if (!stands && (is_first || partial.operand_count == Computation::most_operands)) {
         partial.destination = round.chunk_on_board(place, chunk);
         partial.to_shared = true;
@@ -82,7 +82,7 @@ Task contribute(const BoardRound& round, UncollectedResults* results) {
       }
       if (is_first) {
         first = co_await round.board.exchange(meeting, round.mark(place));
-        comes_second = first.round == round.number;
+        comes_second = first.round == round.tag;
         if (!comes_second) break;  // the neighbour comes second, and combines
       }
       const ConstVector theirs = round.chunk_on_board(first.holder, chunk);

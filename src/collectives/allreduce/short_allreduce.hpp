@@ -21,7 +21,7 @@ class ShortAllreduce {
   static constexpr bool all_meet = true;
 
   ShortAllreduce(Board& board, const Call& call)
-      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.tag) {}
 
   void put_own_data() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, rank_);

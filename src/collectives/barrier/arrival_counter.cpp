@@ -19,7 +19,7 @@ class BarrierInSlots {
   static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 
-  BarrierInSlots(Board& board, const Call&) : board_(board), sequence_(board.sequence.present) {}
+  BarrierInSlots(Board& board, const Call&) : board_(board), sequence_(board.sequence.tag) {}
 
   void put_own_data() {
     board_.inline_slot(sequence_, board_.rank).sequence.store(sequence_, std::memory_order_release);

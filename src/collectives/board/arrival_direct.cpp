@@ -36,7 +36,7 @@ Task run(Endpoint net, Call call, const Expression& self) {
   const bool past_cache = 2 * exchanged.estimated_total_bytes() >= last_level_cache_bytes();
   if (exchanged.has_channels() && board_has_channels(board, exchanged.pieces())) {
     co_await net.end_round();
-    board.round.next(synchronising_collectives.contain(call.collective));
+    board.round.next(call.collective, synchronising_collectives.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     WindowRound round(net, exchanged, 0, share);
     round.past_cache = past_cache;
@@ -50,12 +50,12 @@ Task run(Endpoint net, Call call, const Expression& self) {
                                   : exchanged.longest();
   for (std::size_t first = 0; first < longest; first += share) {
     co_await net.end_round();
-    board.round.next(synchronising_collectives.contain(call.collective));
+    board.round.next(call.collective, synchronising_collectives.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     WindowRound round(net, exchanged, first, std::min(share, longest - first));
     round.past_cache = past_cache;
     if (exchanged.gives_others()) co_await put_pieces(round);
-    board.announce_contribution(round.number);
+    board.announce_contribution();
     // This rank copies its own block now, because others may not have arrived yet.
     if (first == 0 && exchanged.keeps_own_block()) {
       Computation own = net.copy(exchanged.place_of_block_from(net.rank), exchanged.block_to(net.rank));

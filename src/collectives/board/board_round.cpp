@@ -5,13 +5,13 @@ namespace offbeat {
 
 Task contribute_only(const BoardRound& round, NodePhase contribute) {
   co_await contribute(round, nullptr);
-  round.board.announce_contribution(round.number);
+  round.board.announce_contribution();
 }
 
 Task contribute_and_collect(const BoardRound& round, NodePhase contribute) {
   UncollectedResults results(round);
   co_await contribute(round, &results);
-  round.board.announce_contribution(round.number);
+  round.board.announce_contribution();
   while (!results.empty()) {
     Patience::Wait wait(round.board.patience);
     const auto is_ready = [&] { return results.find_ready(); };

@@ -20,7 +20,7 @@ class BoardRound {
         board(*net.board()),
         call(call),
         chunks((call.input.count + chunk - 1) / chunk),
-        number(board.round.present),
+        tag(board.round.tag),
         past_cache(past_cache),
         chunk_(chunk) {}
 
@@ -40,7 +40,7 @@ class BoardRound {
   [[nodiscard]] Vector chunks_on_board(int owner, std::size_t first, std::size_t last) const {
     return chunk_of(window(owner), first, last);
   }
-  [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(number, chunk); }
+  [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(tag, chunk); }
   // These functions return the words of a step. result() is marked when the node's result of the chunk is
   // there. In a hierarchy, global_result_word() is marked when the result of all nodes is there. There is one
   // node_phase_word() for each rank, and each node phase gives them its own meaning.
@@ -50,7 +50,7 @@ class BoardRound {
     return step.word(2 + index);
   }
   [[nodiscard]] bool is_marked(const Board::Word& word) const {
-    return Board::Mark(word.load(std::memory_order_acquire)).round == number;
+    return Board::Mark(word.load(std::memory_order_acquire)).round == tag;
   }
   // Returns the rank whose window has the data. Only valid if the word is_marked().
   [[nodiscard]] int holder(const Board::Word& word) const {
@@ -64,21 +64,21 @@ class BoardRound {
   }
   [[nodiscard]] std::size_t first_chunk() const { return first_chunk(net.rank); }
   // Begins to copy an input on a device into this rank's window. The rank needs chunk `first` first.
-  void prefetch_input(std::size_t first) const { prefetch(call.input, number, first, false); }
+  void prefetch_input(std::size_t first) const { prefetch(call.input, board.round.present, first, false); }
   // Begins to copy the input of the next round of the message. Call it when every rank has begun this round:
   // no rank reads that window any more.
   void prefetch_next_input() const {
     const std::size_t chunks_of_next = (input_of_next_round.count + chunk_ - 1) / chunk_;
     const auto size = static_cast<std::size_t>(net.size);
-    prefetch(input_of_next_round, number + 1, chunks_of_next * static_cast<std::size_t>(net.rank) / size,
-             true);
+    prefetch(input_of_next_round, board.round.present + 1,
+             chunks_of_next * static_cast<std::size_t>(net.rank) / size, true);
   }
   // Returns true if `rank` has begun this round. Only valid in a round in which not all ranks meet.
   [[nodiscard]] bool has_begun(int rank) const {
-    return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= number;
+    return Board::Mark(board.signs(rank).round.load(std::memory_order_acquire)).round >= board.round.present;
   }
   // Returns the mark that announces a partial result in the window of `holder`.
-  [[nodiscard]] Board::Mark mark(int holder) const { return {number, holder}; }
+  [[nodiscard]] Board::Mark mark(int holder) const { return {tag, holder}; }
   [[nodiscard]] Board::Mark mark() const { return mark(net.rank); }
 
   // Returns true if the node's result of a chunk is on the board. collect_chunk() copies it to the output.
@@ -102,13 +102,13 @@ class BoardRound {
   Board& board;
   Call call;
   std::size_t chunks;
-  std::uint64_t number;
+  std::uint64_t tag;
   bool past_cache;                    // the output is too long to stay in the cache
   ConstVector input_of_next_round{};  // of the next round; empty if this is the last one
 
  private:
   [[nodiscard]] Vector window(int owner) const {
-    return {board.window(number, owner), call.input.count, call.input.width};
+    return {board.window(tag, owner), call.input.count, call.input.width};
   }
   void prefetch(const ConstVector& input, std::uint64_t round, std::size_t first_chunk, bool for_next) const {
     const std::size_t first = std::min(first_chunk * chunk_, input.count);
@@ -197,7 +197,7 @@ Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one) {
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
     co_await net.end_round();
-    board.round.next(synchronising_collectives.contain(call.collective));
+    board.round.next(call.collective, synchronising_collectives.contain(call.collective));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     BoardRound round(
         net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),

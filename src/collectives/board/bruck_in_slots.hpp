@@ -36,7 +36,7 @@ class BruckInSlots {
       : board_(board),
         beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
         call_(call),
-        sequence_(board.sequence.present),
+        sequence_(board.sequence.tag),
         bytes_(call.input.bytes()) {}
 
   template <class Waits>
@@ -82,14 +82,12 @@ class BruckInSlots {
     return true;
   }
   // Returns true if the slot of `rank` has the blocks that this step takes from it.
-  [[nodiscard]] bool has_arrived(int rank) const {
-    return slot(rank).steps.load(std::memory_order_acquire) >= number();
-  }
+  [[nodiscard]] bool has_arrived(int rank) const { return Board::has_steps(slot(rank), sequence_, step_); }
   // Announces that this rank's slot has `blocks` more blocks.
   void announce_blocks(int blocks) {
     blocks_in_slot_ += blocks;
     ++step_;
-    slot(board_.rank).steps.store(number(), std::memory_order_release);
+    slot(board_.rank).steps.store(Board::word_of_steps(sequence_, step_), std::memory_order_release);
     board_.bell().ring();
   }
   void take_result() const {
@@ -108,8 +106,6 @@ class BruckInSlots {
   [[nodiscard]] int blocks_to_append() const {
     return std::min(blocks_in_slot_, board_.size - blocks_in_slot_);
   }
-  // Returns the number that announces a step. It grows with each step and each collective.
-  [[nodiscard]] std::uint64_t number() const { return sequence_ << 8 | static_cast<std::uint64_t>(step_); }
 
   Board& board_;
   ResumableSections resumable_sections_;

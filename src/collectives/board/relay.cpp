@@ -4,7 +4,7 @@
 namespace offbeat {
 
 Task Relay::announce(std::size_t chunk) const {
-  co_await board_.announce(word(net_.rank, chunk), {round_, net_.rank});
+  co_await board_.announce(word(net_.rank, chunk), {tag_, net_.rank});
 }
 
 Task Relay::take(std::size_t chunk) const {
@@ -12,7 +12,7 @@ Task Relay::take(std::size_t chunk) const {
   const Board::Word& announced = word(parent, chunk);
   Patience::Wait wait(board_.patience);
   const auto is_there = [&] {
-    return Board::Mark(announced.load(std::memory_order_acquire)).round == round_;
+    return Board::Mark(announced.load(std::memory_order_acquire)).round == tag_;
   };
   while (!is_there()) co_await board_.pause(wait, is_there);
   co_await board_.charge_fetch(parent, &announced, sizeof announced);

@@ -26,7 +26,7 @@ class Relay {
   Relay(const Endpoint& net, int root, Vector output, std::size_t chunk, bool past_cache)
       : net_(net),
         board_(*net.board()),
-        round_(board_.round.present),
+        tag_(board_.round.tag),
         tree_(net.rank, net.size, root),
         output_(output),
         chunk_(chunk),
@@ -39,7 +39,7 @@ class Relay {
     return vector.slice(chunk * chunk_, std::min(chunk_, output_.count - chunk * chunk_));
   }
   [[nodiscard]] Vector chunk_on_board(int owner, std::size_t chunk) const {
-    return chunk_of(Vector{board_.window(round_, owner), output_.count, output_.width}, chunk);
+    return chunk_of(Vector{board_.window(tag_, owner), output_.count, output_.width}, chunk);
   }
 
   // Announces a chunk that is in the root's own window. Only the root calls this.
@@ -49,12 +49,12 @@ class Relay {
 
  private:
   [[nodiscard]] Board::Word& word(int owner, std::size_t chunk) const {
-    return board_.relay_word(round_, owner, chunk);
+    return board_.relay_word(tag_, owner, chunk);
   }
 
   Endpoint net_;
   Board& board_;
-  const std::uint64_t round_;
+  const std::uint64_t tag_;
   const RangeTree tree_;
   const Vector output_;
   const std::size_t chunk_;

@@ -22,7 +22,7 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
       2 * static_cast<std::size_t>(net.size) * call.output.bytes() >= last_level_cache_bytes();
   for (std::size_t first = 0; first < call.output.count; first += window) {
     co_await net.end_round();
-    board.round.next(false);
+    board.round.next(call.collective, false);
     co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
     const Vector output = call.output.slice(first, std::min(window, call.output.count - first));
     const std::size_t bytes = std::clamp(output.bytes() / pieces, BoardShape::smallest_chunk, longest_chunk);
@@ -37,7 +37,7 @@ Task relayed_bcast(Endpoint net, Call call, const Expression&) {
         co_await relay.take(chunk);
       }
     }
-    board.announce_contribution(board.round.present);
+    board.announce_contribution();
   }
 }
 

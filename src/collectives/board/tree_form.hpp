@@ -35,7 +35,7 @@ class TreeForm {
   TreeForm(Board& board, const Call& call)
       : board_(board),
         call_(call),
-        sequence_(board.sequence_of(collective)),
+        sequence_(board.sequence.tag),
         tree_(board.rank, board.size, facts_of(collective).has_root ? call.root : 0, bits),
         bytes_(data_go_up ? call.input.bytes() : call.output.bytes()),
         has_data_(bytes_ > 0 && (data_go_up || is_giver() ? call.input.data : call.output.data) != nullptr) {}

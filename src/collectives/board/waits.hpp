@@ -184,7 +184,7 @@ struct NoOperands {};
 // `flatten`, because the text stays in registers only if it is inlined early.
 template <class Text>
 [[gnu::flatten]] bool run_spinning(Board& board, const Call& call) {
-  board.sequence.next(Text::all_meet);
+  board.sequence.next(call.collective, Text::all_meet);
   // The operands are not in the text, because their address is passed on. So the text can stay in registers.
   typename Text::Operands operands;
   Text text(board, call, operands);
@@ -204,7 +204,7 @@ template <class Text>
 Task run_in_steps(Endpoint net, Call call, const Expression& self) {
   Board& board = *net.board();
   if (board.simulation != nullptr && board.simulation->phantom) drop_data_of_phantom(call);
-  board.sequence.next(Text::all_meet);
+  board.sequence.next(call.collective, Text::all_meet);
   typename Text::Operands operands;
   Text text(board, call, operands);
   SuspendingWaits waits(board);

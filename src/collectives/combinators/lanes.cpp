@@ -109,7 +109,7 @@ Task take_from_others(const BoardRound& round, CarrierShares shares) {
 Task run_node_phase(const BoardRound& round, NodePhase node, CarrierShares shares) {
   if (round.net.size == 1) co_return;
   co_await node(round, nullptr);
-  if (!shares.is_carrier(round.net.rank)) round.board.announce_contribution(round.number);
+  if (!shares.is_carrier(round.net.rank)) round.board.announce_contribution();
   co_await take_from_others(round, shares);
 }
 
@@ -123,7 +123,7 @@ Task run_round(Endpoint net, const BoardRound& round, Phases phases, CarrierShar
     if (k == 0) return run_node_phase(round, phases.node, shares);
     return exchange_segment(lane, round, phases, shares.segment(member, k - 1));
   });
-  round.board.announce_contribution(round.number);
+  round.board.announce_contribution();
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class ShortScan {
   }
 
   ShortScan(Board& board, const Call& call)
-      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.present) {}
+      : board_(board), call_(call), rank_(board.rank), sequence_(board.sequence.tag) {}
 
   // The last rank puts nothing, because no rank is above it. On a board of two ranks, the other one may
   // already use this slot for the next call.
@@ -122,7 +122,7 @@ class DoublingInSlots {
         beginning_(board, board.sequence, ReadersBefore(board, board.sequence, board.slot_readers), all_meet),
         call_(call),
         steps_{board.rank, board.size},
-        sequence_(board.sequence.present),
+        sequence_(board.sequence.tag),
         has_data_(call.input.data != nullptr && call.input.count > 0),
         sum_(call.input.data) {}
 
@@ -172,12 +172,13 @@ class DoublingInSlots {
   }
   // Returns true if `rank` has put the sum that this step would take from it.
   [[nodiscard]] bool has_arrived(int rank) const {
-    return slot(rank).steps.load(std::memory_order_acquire) >= number(sum_of_source() + 1);
+    return Board::has_steps(slot(rank), sequence_, sum_of_source() + 1);
   }
   // Announces that one more sum is there.
   void show() {
     if (steps_.is_needed_above(sum_count_)) {
-      slot(board_.rank).steps.store(number(sum_count_ + 1), std::memory_order_release);
+      slot(board_.rank)
+          .steps.store(Board::word_of_steps(sequence_, sum_count_ + 1), std::memory_order_release);
       board_.bell().ring();
     }
     ++sum_count_;
@@ -213,10 +214,6 @@ class DoublingInSlots {
     return slot(rank).data + static_cast<std::size_t>(sum) * call_.input.bytes();
   }
   [[nodiscard]] int sum_of_source() const { return steps_.sum_of_source(sum_count_ - 1); }
-  // Returns the number that announces a sum. It grows with each sum and each collective.
-  [[nodiscard]] std::uint64_t number(int sums) const {
-    return sequence_ << 8 | static_cast<std::uint64_t>(sums);
-  }
 
   Board& board_;
   ResumableSections resumable_sections_;
@@ -236,10 +233,10 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
                                       .run_in_steps = run_in_steps<DoublingInSlots>};
 
 // Begins a round in which only a few ranks above this one read its window.
-[[nodiscard]] Task begin(Endpoint net, Board::Readers readers) {
+[[nodiscard]] Task begin(Endpoint net, Collective collective, Board::Readers readers) {
   Board& board = *net.board();
   co_await net.end_round();
-  board.round.next(false);
+  board.round.next(collective, false);
   co_await begin_round(board, ReadersBefore(board, board.round, board.window_readers));
   note_readers(board.round, board.window_readers, readers);
 }
@@ -247,12 +244,12 @@ constexpr Immediate doubling_in_slots{.most_ranks = Board::most_ranks,
 // Runs doubling through windows. Sum k of a rank is at offset k times the length of the vector.
 Task run_in_doubling_steps(Endpoint net, Call call) {
   Board& board = *net.board();
-  co_await begin(net, {.powers_above = true});
-  const std::uint64_t number = board.round.present;
+  co_await begin(net, call.collective, {.powers_above = true});
+  const std::uint64_t tag = board.round.tag;
   const Doubling steps{net.rank, net.size};
   const std::size_t count = call.input.count;
   const auto place = [&](int rank, int sum) {
-    const Vector window{board.window(number, rank), board.shape().window_bytes / call.input.width,
+    const Vector window{board.window(tag, rank), board.shape().window_bytes / call.input.width,
                         call.input.width};
     return window.slice(static_cast<std::size_t>(sum) * count, count);
   };
@@ -260,15 +257,15 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
   // there: if another rank wrote to it two rounds later, a rank that still waits for this round would miss
   // the mark.
   const auto word = [&](int rank) -> Board::Word& {
-    return BoardRound::node_phase_word(board.step(number, 0), rank);
+    return BoardRound::node_phase_word(board.step(tag, 0), rank);
   };
   const auto has_arrived = [&](int rank, int sum) {
     const Board::Mark mark(word(rank).load(std::memory_order_acquire));
-    return mark.round == number && mark.holder > sum;
+    return mark.round == tag && mark.holder > sum;
   };
   if (steps.is_needed_above(0)) {
     co_await net.put(place(net.rank, 0), call.input);
-    co_await board.announce(word(net.rank), {number, 1});
+    co_await board.announce(word(net.rank), {tag, 1});
   }
   if (net.rank == 0 && !is_exclusive(call)) co_await net.copy(call.output, call.input);
   ConstVector sum = call.input;
@@ -288,7 +285,7 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
       co_await next;
       sum = mine;
     }
-    if (is_needed_above) co_await board.announce(word(net.rank), {number, step + 2});
+    if (is_needed_above) co_await board.announce(word(net.rank), {tag, step + 2});
     if (!is_exclusive(call)) continue;
     if (step == 0) {
       co_await net.copy(call.output, theirs);
@@ -296,7 +293,7 @@ Task run_in_doubling_steps(Endpoint net, Call call) {
       co_await net.reduce(*call.op, call.output, theirs, call.output);
     }
   }
-  board.announce_contribution(number);
+  board.announce_contribution();
 }
 
 // -- chain
@@ -340,7 +337,7 @@ Task pass_prefix_on(const BoardRound& round) {
     // This comes after the sum, because the output may be the input.
     if (is_exclusive(round.call)) co_await copy_to_output(prefix);
   }
-  board.announce_contribution(round.number);
+  board.announce_contribution();
 }
 
 Task run_as_chain(Endpoint net, Call call) {
@@ -358,7 +355,7 @@ Task run_as_chain(Endpoint net, Call call) {
       call.input.data != call.output.data && 4 * ranks * call.input.bytes() >= last_level_cache_bytes();
   const int above = net.rank + 1 < net.size ? net.rank + 1 : -1;
   for (std::size_t first = 0; first < call.input.count; first += window) {
-    co_await begin(net, {.single_readers = {above, -1}});
+    co_await begin(net, call.collective, {.single_readers = {above, -1}});
     const std::size_t length = std::min(window, call.input.count - first);
     const BoardRound round(
         net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),

@@ -37,8 +37,9 @@ CallSignature signature_of(const Host& host, const Types& types, Collective coll
 // The inline slots carry the signatures as they would carry a message.
 std::string find_mismatch(Board& board, const CallSignature& mine) {
   static_assert(sizeof(CallSignature) <= BoardShape::inline_bytes);
-  board.sequence.next(true);
-  const std::uint64_t sequence = board.sequence.present;
+  constexpr Collective any{};  // the check comes before a call of any collective
+  board.sequence.next(any, true);
+  const std::uint64_t sequence = board.sequence.tag;
   for (Patience::Wait wait(board.patience); !board.is_free(board.sequence);) wait.pause();
   Board::InlineSlot& slot = board.inline_slot(sequence, board.rank);
   std::memcpy(slot.data, &mine, sizeof mine);

@@ -50,7 +50,8 @@ Communicator::Communicator(const Communicator& origin, const BoardSize& board_si
 
 Communicator::~Communicator() {
   process_.forget(*this);
-  if (life_.is_broken() || (means_.have_board() && means_.node_board().is_given_up())) means_.forbid_reuse();
+  if (life_.is_broken() || was_left_out_ || (means_.have_board() && means_.node_board().is_given_up()))
+    means_.forbid_reuse();
 }
 
 void Communicator::break_down() {

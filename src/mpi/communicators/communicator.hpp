@@ -169,6 +169,10 @@ class Communicator final : public OperationsOwner {
   // Returns the communicator on which the host runs this native(NAME), or null if there is none.
   [[nodiscard]] MPI_Comm shadow_of(const Expression* named) const { return means_.shadow_of(named); }
 
+  // Call when the host has rejected a call of this rank, which may then be a call behind the others. So the
+  // next communicator of these ranks shares nothing with this one.
+  void note_left_out() noexcept { was_left_out_ = true; }
+
   // Counts a call that the program made.
   void count(Collective collective) {
     of(collective).intercepted.increment();
@@ -271,6 +275,7 @@ class Communicator final : public OperationsOwner {
   Adaptation adaptation_;
   Means means_for_begin_;  // what an operation may use if its begin must not wait
   bool is_verbose_ = false;
+  bool was_left_out_ = false;  // true if the host has rejected a call of this rank
   Announcements announcements_;
   std::uint64_t calls_ = 0;  // calls of all collectives, including those through the C interface
   std::array<CallCounters, collectives.size()> of_;

@@ -70,13 +70,17 @@ template <Collective collective, Form form, CountKind counts, class... Arguments
   return code;
 }
 
-// Calls the host for a blocking or non-blocking call that offbeat does not serve.
+// Calls the host for a blocking or non-blocking call that offbeat does not serve. The program's error handler
+// may have freed the communicator when the host returns.
 template <Collective collective, Form form, CountKind counts, class... Arguments>
 [[gnu::always_inline]] inline int call_as_chosen(Runtime& process, const Outcome& outcome,
                                                  MPI_Comm communicator, Arguments... arguments) {
-  if (outcome.kind == Outcome::Kind::by_name) [[unlikely]]
-    return call_by_name<collective, form, counts>(process, communicator, arguments...);
-  return call_host<collective, form, counts>(process.host, communicator, arguments...);
+  const int code = outcome.kind == Outcome::Kind::by_name
+                       ? call_by_name<collective, form, counts>(process, communicator, arguments...)
+                       : call_host<collective, form, counts>(process.host, communicator, arguments...);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    process.note_rejected_call(communicator);
+  return code;
 }
 
 }  // namespace offbeat::wrapped

@@ -125,12 +125,16 @@ constinit thread_local LastMiss last_miss [[gnu::tls_model("initial-exec")]]{};
 
 }  // namespace
 
-const Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
+Communicator* Runtime::find_in_cache(MPI_Comm handle) const {
   const std::uintptr_t key = abi::bits(handle);
   const RecentCommunicator& entry = recent_communicator(key);
   const bool is_valid = entry.handle == key && entry.destroyed_communicators ==
                                                    destroyed_communicators_.load(std::memory_order_acquire);
   return is_valid ? entry.communicator : nullptr;
+}
+
+void Runtime::note_rejected_call(MPI_Comm handle) const noexcept {
+  if (Communicator* const mine = find_in_cache(handle)) mine->note_left_out();
 }
 
 Communicator* Runtime::find_and_cache(MPI_Comm handle, Collective collective) {

@@ -81,7 +81,10 @@ class Runtime {
 
   // Returns the entry of a communicator if it is in this thread's cache of recently used ones, otherwise
   // null.
-  [[nodiscard]] const Communicator* find_in_cache(MPI_Comm handle) const;
+  [[nodiscard]] Communicator* find_in_cache(MPI_Comm handle) const;
+
+  // Records that the host has rejected a collective call of this rank on a communicator, if offbeat knows it.
+  void note_rejected_call(MPI_Comm handle) const noexcept;
 
   // Lets the host serve this communicator, and all communicators that are made from it. Call this for a
   // communicator that is made from groups. Such a communicator can be in use before MPI_Init and after

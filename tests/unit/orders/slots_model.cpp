@@ -53,7 +53,7 @@ class Calls : public model::Protocol {
                     {reinterpret_cast<std::byte*>(output.data()), moves ? taken : 0, sizeof(Value)},
                     nullptr,
                     root};
-    board.sequence.next(Text::all_meet);
+    board.sequence.next(collective, Text::all_meet);
     typename Text::Operands operands;
     Text text(board, call, operands);
     const model::Waits waits;

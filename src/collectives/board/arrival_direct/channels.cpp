@@ -38,22 +38,20 @@ class WindowChannel {
   }
   // The giver counts in put_count() the chunks that it has put on the board. The taker counts in
   // taken_count() the chunks that it has read.
-  [[nodiscard]] Board::Word& put_count() const {
-    return round_.board.step(round_.number, piece_).word(giver_);
-  }
+  [[nodiscard]] Board::Word& put_count() const { return round_.board.step(round_.tag, piece_).word(giver_); }
   [[nodiscard]] Board::Word& taken_count() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
-    return round_.board.step(round_.number, pieces + piece_).word(giver_);
+    return round_.board.step(round_.tag, pieces + piece_).word(giver_);
   }
   // Returns the count in a word. At least `known` is known already, because a word has only the last 16 bits
   // of the count.
   [[nodiscard]] std::size_t count(const Board::Word& word, std::size_t known) const {
     const Board::Mark mark(word.load(std::memory_order_acquire));
-    if (mark.round != round_.number) return known;
+    if (mark.round != round_.tag) return known;
     return known + static_cast<std::uint16_t>(static_cast<std::size_t>(mark.holder) - known);
   }
   [[nodiscard]] Board::Mark mark(std::size_t count) const {
-    return {round_.number, static_cast<std::uint16_t>(count)};
+    return {round_.tag, static_cast<std::uint16_t>(count)};
   }
   [[nodiscard]] std::size_t chunks_in_flight() const { return chunks_in_flight_; }
 
@@ -113,7 +111,7 @@ Task run_through_channels(const WindowRound& round) {
         }
         is_over = is_over && given[to] == channel.chunks();
       }
-      if (is_over) board.announce_contribution(round.number);
+      if (is_over) board.announce_contribution();
       // This rank copies its own block now, because others may not have arrived yet.
       if (std::exchange(has_own, false)) {
         Computation own =

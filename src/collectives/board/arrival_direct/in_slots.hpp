@@ -37,7 +37,7 @@ class InSlots {
       : board_(board),
         call_(call),
         rank_(board.rank),
-        sequence_(board.sequence_of(collective)),
+        sequence_(board.sequence.tag),
         takes_short_slots_(takes_short_slots(board, call)) {}
 
   // A rank puts nothing if no other rank takes it. On a board of two ranks, the other one may already use

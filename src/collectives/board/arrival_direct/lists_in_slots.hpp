@@ -24,7 +24,7 @@ class ListsInSlots {
       : board_(board),
         exchanged_(call, board.rank, board.size),
         longest_(BlockExchange(call, board.rank, board.size).longest()),
-        sequence_(board.sequence.present) {}
+        sequence_(board.sequence.tag) {}
 
   void put_own_data() {
     Board::InlineSlot& mine = board_.inline_slot(sequence_, exchanged_.rank());

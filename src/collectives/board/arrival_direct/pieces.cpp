@@ -24,12 +24,11 @@ Task put_pieces(const WindowRound& round) {
       done += length;
       for (; (announced + 1) * round.chunk() <= begin + done; ++announced)
         co_await round.board.announce(round.chunk_word(round.net.rank, announced),
-                                      {round.number, round.net.rank});
+                                      {round.tag, round.net.rank});
     }
   }
   for (; announced * round.chunk() < round.window_elements(); ++announced)
-    co_await round.board.announce(round.chunk_word(round.net.rank, announced),
-                                  {round.number, round.net.rank});
+    co_await round.board.announce(round.chunk_word(round.net.rank, announced), {round.tag, round.net.rank});
 }
 
 namespace {

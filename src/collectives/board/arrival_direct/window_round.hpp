@@ -29,7 +29,7 @@ class WindowRound {
       : net(net),
         exchanged(exchanged),
         board(*net.board()),
-        number(board.round.present),
+        tag(board.round.tag),
         first_in_block(first_in_block),
         most_elements(most_elements),
         pieces(exchanged.pieces()),
@@ -39,8 +39,8 @@ class WindowRound {
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
     chunk_ = (bytes + width - 1) / width;
-    windows_are_swapped_ =
-        exchanged.every_rank_gives_and_takes() && pieces == net.size - 1 && (number >> 1 & 1) != 0;
+    windows_are_swapped_ = exchanged.every_rank_gives_and_takes() && pieces == net.size - 1 &&
+                           (board.round.present >> 1 & 1) != 0;
   }
 
   // Returns the number of elements in a window.
@@ -51,7 +51,7 @@ class WindowRound {
   // If each of two ranks reads what the other writes, they swap places in every other round.
   [[nodiscard]] Vector window_place(int giver, int taker) const {
     if (windows_are_swapped_) std::swap(giver, taker);
-    const Vector window{board.window(number, giver), window_elements(), width};
+    const Vector window{board.window(tag, giver), window_elements(), width};
     return window.slice(begin_of(giver, taker), most_elements);
   }
   // Returns where the piece for `taker` begins among those of `giver`, in elements.
@@ -65,17 +65,17 @@ class WindowRound {
   // Returns the number of elements from `element` to the end of its chunk.
   [[nodiscard]] std::size_t rest_of_chunk(std::size_t element) const { return chunk_ - element % chunk_; }
   [[nodiscard]] Board::Word& chunk_word(int giver, std::size_t chunk) const {
-    return board.step(number, chunk).word(giver);
+    return board.step(tag, chunk).word(giver);
   }
   [[nodiscard]] bool has_put(int giver, std::size_t element) const {
     const Board::Word& chunk_word = this->chunk_word(giver, chunk_of(element));
-    return Board::Mark(chunk_word.load(std::memory_order_acquire)).round == number;
+    return Board::Mark(chunk_word.load(std::memory_order_acquire)).round == tag;
   }
 
   const Endpoint& net;
   const BlockExchange& exchanged;
   Board& board;
-  const std::uint64_t number;
+  const std::uint64_t tag;
   const std::size_t first_in_block;
   const std::size_t most_elements;
   const int pieces;
