@@ -138,6 +138,13 @@ def test_wrong_arguments_of_persistent_collectives(mpi: Mpi, ranks: int, when: s
     assert result.report_of("gather").served > 0, str(result)
 
 
+def test_own_block_is_in_place(mpi: Mpi) -> None:
+    """Hosts that compare aliases accept them if types differ, but MPICH then ends the job."""
+    result = run(mpi, 3, [compile_program(mpi, PROGRAMS / "own_block.c")]).succeeded()
+    for name in ("gather", "scatter", "allgather", "allgatherv", "alltoall"):
+        assert result.report_of(name).intercepted == result.report_of(name).served > 0, str(result)
+
+
 @pytest.mark.in_turn(2, "ranks", "elements", "mpi")
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 @pytest.mark.parametrize("elements", [1, 5000])

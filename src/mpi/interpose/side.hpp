@@ -50,6 +50,8 @@ class Side {
   }
   [[nodiscard]] bool is_empty() const { return count_ == 0 || layout_.size == 0; }
 
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+
   // Returns how many bytes of data all blocks have.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(count_) * layout_.size; }
 
