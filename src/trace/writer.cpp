@@ -64,6 +64,8 @@ int Writer::create_file() {
   // Other users must never be able to write, whatever the umask.
   file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) return errno;
+  struct stat status {};
+  has_links_ = fstat(file_, &status) == 0 && status.st_nlink > 0;
   int code = allocate_disk_space(file_, 0, header_bytes);
   if (code == 0) code = mapped_header_.map(file_, 0, header_bytes);
   if (code != 0) {
@@ -105,7 +107,7 @@ bool Writer::is_whole() {
     stop("somebody has cut the file");
   } else if (window_.has_come_off() || mapped_header_.has_come_off()) {
     stop("the file system does not store what was written");
-  } else if (status.st_nlink == 0) {
+  } else if (has_links_ && status.st_nlink == 0) {
     stop("somebody has removed the file");
   } else {
     return true;

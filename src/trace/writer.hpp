@@ -100,6 +100,7 @@ class Writer {
   const std::uint64_t most_bytes_;
   std::uint64_t file_bytes_ = 0;
   const std::string path_;
+  bool has_links_ = false;  // false: the file system counts none, as some in user space
   int file_ = -1;
   bool is_full_ = false;
   bool has_found_a_file_ = false;
