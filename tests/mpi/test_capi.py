@@ -43,8 +43,10 @@ def test_c_interface_where_there_is_nothing_to_serve(mpi: Mpi, choice: list[str]
 
 
 @pytest.mark.parametrize("settings", [{}, {"OFFBEAT_PROGRESS_CPUS": "0"}])
-def test_a_group_lives_on_after_mpi_finalize(mpi: Mpi, settings: dict[str, str]) -> None:
-    run(mpi, 2, [compile_client(mpi, "group_outlives_mpi.c")], environment=settings, timeout=120).succeeded()
+@pytest.mark.parametrize("requests", ["complete", "open"])
+def test_a_group_lives_on_after_mpi_finalize(mpi: Mpi, settings: dict[str, str], requests: str) -> None:
+    command = [compile_client(mpi, "group_outlives_mpi.c"), requests]
+    run(mpi, 2, command, environment=settings, timeout=120).succeeded()
 
 
 @pytest.mark.parametrize("ranks_per_node", [1, 2, 3])

@@ -176,9 +176,11 @@ void Activity::ask_host_pipeline(Ask&& is_over) noexcept {
   end();
 }
 
-// The sequel of the operation.
+// The sequel of the operation. If the program has ended MPI before it completed the request, the host can
+// neither unpack the result nor be told. A group that lives longer calls this.
 void Activity::on_end(void* self) noexcept {
   auto& mine = *static_cast<Activity*>(self);
+  if (operations_under_way.has_host_ended() && !mine.process_.is_mpi_running()) return;
   try {
     mine.operation_->rethrow_if_failed();
   } catch (...) {
