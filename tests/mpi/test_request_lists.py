@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     assert result.report.served == result.calls > 3000, str(result)
     # On a busy machine MPICH asks some requests twice before a function of ours sees that they are over.
     assert number("completed by the host", result) < 0.5 * result.calls, str(result)
+
+
+def test_a_function_without_a_place_for_its_result_completes_nothing(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "null_outputs.c")
+    lines = re.compile(r"^\w+.*: class \d+, left 1$", re.M)
+    expected = lines.findall(run(mpi, 2, [program], preload=False).succeeded().stdout)
+    assert len(expected) == 8
+    result = run(mpi, 2, [program]).succeeded()
+    assert lines.findall(result.stdout) == expected, str(result)
+    assert result.report.native == 0, str(result)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

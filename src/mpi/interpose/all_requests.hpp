@@ -13,7 +13,7 @@ class AllRequests {
   template <class Next>
   static int wait(Completion completion, int count, MPI_Request* requests, MPI_Status* statuses,
                   Next&& next) {
-    if (none_is_active()) [[likely]]
+    if (none_is_active() || lacks_output(statuses)) [[likely]]
       return call_host_with_shown(count, requests, next);
     return wait_with_own(completion, count, requests, statuses, next);
   }
@@ -21,7 +21,7 @@ class AllRequests {
   static int test(Completion completion, int count, MPI_Request* requests, int* flag, MPI_Status* statuses,
                   Next&& next) {
     const auto by_host = [&](MPI_Request* all) { return next(count, all); };
-    if (none_is_active() || flag == nullptr) [[likely]]
+    if (none_is_active() || lacks_output(statuses, flag)) [[likely]]
       return call_host_with_shown(count, requests, by_host);
     return test_with_own(completion, count, requests, flag, statuses, by_host);
   }

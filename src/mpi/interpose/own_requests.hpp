@@ -34,6 +34,13 @@ void for_each_active(int count, const MPI_Request* requests, Visit&& visit) {
     if (Activity* mine = active(requests[i]); mine != nullptr && !visit(i, *mine)) return;
   }
 }
+// Returns true if the program has no place for a result. The host reports that before it completes anything.
+// A status that is ignored is null in some hosts.
+template <class... Output>
+[[nodiscard]] bool lacks_output(const MPI_Status* status, const Output*... outputs) {
+  const MPI_Status* const ignored = MPI_STATUS_IGNORE;
+  return (status == nullptr && ignored != nullptr) || ((outputs == nullptr) || ...);
+}
 // Advances the operations under way, then calls `look`, which may complete requests.
 template <class Look>
 void advance(Look&& look) noexcept {

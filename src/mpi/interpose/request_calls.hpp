@@ -48,7 +48,8 @@ class RequestCalls {
                      MPI_Status* status) {
     int flag = 0;
     return SomeRequests::wait(
-        count, requests, [&](MPI_Request* all) { return next(count, all, index, status); },
+        lacks_output(status, index), count, requests,
+        [&](MPI_Request* all) { return next(count, all, index, status); },
         [&](std::uint64_t begun) {
           return SomeRequests::testany(runtime().host.Testany, count, requests, index, &flag, status, begun);
         },
@@ -57,7 +58,8 @@ class RequestCalls {
   static int waitsome(decltype(PMPI_Waitsome)* next, int count, MPI_Request requests[], int* done,
                       int indices[], MPI_Status statuses[]) {
     return SomeRequests::wait(
-        count, requests, [&](MPI_Request* all) { return next(count, all, done, indices, statuses); },
+        lacks_output(statuses, done, indices), count, requests,
+        [&](MPI_Request* all) { return next(count, all, done, indices, statuses); },
         [&](std::uint64_t begun) {
           return SomeRequests::testsome(runtime().host.Testsome, count, requests, done, indices, statuses,
                                         begun);
@@ -86,7 +88,7 @@ class RequestCalls {
   static int request_get_status(decltype(PMPI_Request_get_status)* next, MPI_Request request, int* flag,
                                 MPI_Status* status) {
     RequestFailure failure;
-    if (none_is_active() || flag == nullptr || !look_at_one(request, failure)) [[likely]]
+    if (none_is_active() || lacks_output(status, flag) || !look_at_one(request, failure)) [[likely]]
       return call_host_with_shown(1, &request, [&](MPI_Request* seen) { return next(*seen, flag, status); });
     *flag = 1;
     put_status(status, Completion::none, failure.code);

@@ -15,7 +15,7 @@ class SomeRequests {
   static int testany(Next&& next, int count, MPI_Request requests[], int* index, int* flag,
                      MPI_Status* status, std::uint64_t begun = 0) {
     const auto by_host = [&](MPI_Request* all) { return next(count, all, index, flag, status); };
-    if (none_is_active()) [[likely]]
+    if (none_is_active() || lacks_output(status, index, flag)) [[likely]]
       return call_host_with_shown(count, requests, by_host);
     RequestFailure failure;
     const int found = finish_first(count, requests, status, begun, failure);
@@ -30,7 +30,7 @@ class SomeRequests {
   template <class Next>
   static int testsome(Next&& next, int count, MPI_Request requests[], int* done, int indices[],
                       MPI_Status statuses[], std::uint64_t begun = 0) {
-    if (none_is_active() || done == nullptr) [[likely]] {
+    if (none_is_active() || lacks_output(statuses, done, indices)) [[likely]] {
       return call_host_with_shown(
           count, requests, [&](MPI_Request* all) { return next(count, all, done, indices, statuses); });
     }
@@ -52,10 +52,12 @@ class SomeRequests {
   }
 
   // The host might wait forever in its function, because no thread would complete offbeat's requests
-  // meanwhile. So this calls `test(begun)` until `is_over()`.
+  // meanwhile. So this calls `test(begun)` until `is_over()`. `is_wrong` is true if the host returns at once,
+  // with an error.
   template <class Next, class Test, class IsOver>
-  static int wait(int count, MPI_Request* requests, Next&& next, Test&& test, IsOver&& is_over) {
-    if (none_is_active()) [[likely]]
+  static int wait(bool is_wrong, int count, MPI_Request* requests, Next&& next, Test&& test,
+                  IsOver&& is_over) {
+    if (none_is_active() || is_wrong) [[likely]]
       return call_host_with_shown(count, requests, next);
     if (!has_active(count, requests)) {
       return measured(count, requests, Waits::yes,
