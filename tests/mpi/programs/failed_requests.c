@@ -69,7 +69,8 @@ static void begin(char letter, int k, MPI_Request *request) {
   if (letter == 'p' || (letter == 'q' && world_rank == 0)) MPI_Start(made);
   if (letter == 'q' && world_rank == 1) {
     leave_room(4096);
-    CHECK(MPI_Start(&other) != MPI_SUCCESS, "there is memory");
+    const int code = k % 2 == 0 ? MPI_Startall(1, &other) : MPI_Start(&other);
+    CHECK(code != MPI_SUCCESS, "there is memory");
     leave_all_room();
   }
   if (world_rank == 0 && strchr("ATW", letter))
@@ -279,6 +280,25 @@ static void check_row(const struct row *row, int has_handler, int ignores) {
   end_all(row->list, requests);
 }
 
+/* Rank 1 makes its part of a collective when rank 0 has received a long message, which the MPI of rank 0 moves only if it
+ * gets turns. Rank 0 tests that collective together with one that has failed. */
+static void test_until_a_message_has_moved(void) {
+  MPI_Request requests[MOST], receive = MPI_REQUEST_NULL;
+  MPI_Status statuses[2];
+  int flag = 0;
+  for (int k = 0; k < MOST; ++k) requests[k] = MPI_REQUEST_NULL;
+  within(20, "testall gives turns after a failure");
+  begin_all("f", requests);
+  if (world_rank == 0) MPI_Irecv(to_all, 2 * LONG, MPI_INT, 1, LATE, places[MESSAGES], &receive);
+  if (world_rank == 1) MPI_Send(from_all, 2 * LONG, MPI_INT, 0, LATE, places[MESSAGES]);
+  MPI_Iallreduce(mine[1], result[1], 8, MPI_INT, MPI_SUM, places[LATER], &requests[1]);
+  while (world_rank == 0 && !flag) MPI_Testall(2, requests, &flag, statuses);
+  if (world_rank == 0) CHECK(letter_of(statuses[0].MPI_ERROR) == 'F', "testall forgets a failure");
+  MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+  MPI_Wait(&receive, MPI_STATUS_IGNORE);
+  end_all("f", requests);
+}
+
 static void fail_fatally(const struct row *row) {
   MPI_Request requests[MOST];
   struct call call;
@@ -327,6 +347,7 @@ int main(int argc, char **argv) {
     check_row(&rows[k], 0, 0);
     check_row(&rows[k], 1, !must_have_statuses && (k + number) % 2 == 0);
   }
+  if (!only_host) test_until_a_message_has_moved();
   within(20, "the end");
   MPI_Errhandler_free(&noting);
   for (int k = GOOD; k < WORLD; ++k)
