@@ -279,7 +279,7 @@ int main(int argc, char **argv) {
   const int is_first = strcmp(argv[2], "first") == 0, from = atoi(argv[3]);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    for (int i = 0; i < RANKS; ++i) {
+  for (int i = 0; i < RANKS; ++i) {
     counts[i] = counts_with_one_below_0[i] = ELEMENTS;
     places[i] = ELEMENTS * i;
   }
