@@ -2,7 +2,8 @@
 #include "groups/channel.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/copy.hpp"
 
 namespace offbeat {
 
@@ -10,16 +11,16 @@ void Channel::write_bytes(std::uint64_t at, const std::byte* from, std::size_t b
   if (bytes == 0) return;
   const std::size_t begin = at % capacity();
   const std::size_t first = std::min(bytes, capacity() - begin);
-  std::memcpy(ring_.data() + begin, from, first);
-  std::memcpy(ring_.data(), from + first, bytes - first);
+  copy_to_shared(ring_.data() + begin, from, first);
+  copy_to_shared(ring_.data(), from + first, bytes - first);
 }
 
 void Channel::read_bytes(std::uint64_t at, std::byte* to, std::size_t bytes) const {
   if (bytes == 0) return;
   const std::size_t begin = at % capacity();
   const std::size_t first = std::min(bytes, capacity() - begin);
-  std::memcpy(to, ring_.data() + begin, first);
-  std::memcpy(to + first, ring_.data(), bytes - first);
+  offbeat::copy(to, ring_.data() + begin, first);
+  offbeat::copy(to + first, ring_.data(), bytes - first);
 }
 
 bool Channel::put(const Frame& frame, std::span<const std::byte> data) {

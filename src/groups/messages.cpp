@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "base/error.hpp"
 
 namespace offbeat {
@@ -76,7 +76,7 @@ void Messages::take(Message& receive, Peer& from, UnexpectedList::iterator found
   const Frame frame = found->frame;
   match(receive, from, frame);
   if (frame.kind == Frame::Kind::short_message) {
-    if (frame.bytes > 0) std::memcpy(receive.data, found->data.data(), frame.bytes);
+    if (frame.bytes > 0) offbeat::copy(receive.data, found->data.data(), frame.bytes);
     from.in.received_short(frame.bytes);
     receive.is_over = true;
   } else {
