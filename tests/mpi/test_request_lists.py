@@ -44,6 +44,8 @@ def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
     assert number("completed by the host", result) < 0.5 * result.calls, str(result)
 
 
+# MPICH's libmpi_abi itself writes through these pointers.
+@on_mpis(lambda mpi: mpi.family != "mpiabi")
 def test_a_function_without_a_place_for_its_result_completes_nothing(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "null_outputs.c")
     lines = re.compile(r"^\w+.*: class \d+, left 1$", re.M)
