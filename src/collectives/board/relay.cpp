@@ -11,9 +11,7 @@ Task Relay::take(std::size_t chunk) const {
   const int parent = tree_.parent();
   const Board::Word& announced = word(parent, chunk);
   Patience::Wait wait(board_.patience);
-  const auto is_there = [&] {
-    return Board::Mark(announced.load(std::memory_order_acquire)).round == tag_;
-  };
+  const auto is_there = [&] { return Board::Mark(announced.load(std::memory_order_acquire)).round == tag_; };
   while (!is_there()) co_await board_.pause(wait, is_there);
   co_await board_.charge_fetch(parent, &announced, sizeof announced);
   ConstVector source = chunk_on_board(parent, chunk);
