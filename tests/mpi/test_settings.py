@@ -90,3 +90,11 @@ def test_the_report_ends_with_the_command_that_says_more(mpi: Mpi) -> None:
         f"offbeat: what these calls cost, and who is late: offbeat trace -n 2 -- {program} '7 days'; "
         "then: offbeat report run.trace"
     )
+
+
+def test_a_bad_setting_of_one_rank_ends_the_job(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    of_rank_1 = 'case "$OMPI_COMM_WORLD_RANK$PMI_RANK" in 1) export OFFBEAT_ALLREDUCE=bogus;; esac; exec "$0"'
+    result = run(mpi, 2, ["sh", "-c", of_rank_1, program], timeout=60)
+    assert result.returncode == 2, str(result)
+    assert result.stderr.count("bogus") == 1, str(result)

@@ -3,12 +3,23 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "base/error.hpp"
 #include "base/line_of_node.hpp"
 #include "base/settings.hpp"
 #include "mpi/host/abi.hpp"
 
 namespace offbeat {
+
+// Hydra, the launcher of MPICH and Intel MPI, does not notice a rank that ends before MPI_Init, and the others
+// wait there for ever. It takes this command of PMI-1 from any rank at any time.
+inline void abort_job_of_hydra() {
+  const char* const descriptor = std::getenv("PMI_FD");
+  const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;
+  if (is_hydra) dprintf(static_cast<int>(std::strtol(descriptor, nullptr, 10)), "cmd=abort exitcode=2\n");
+}
 
 // Ends the process with exit code 2. One rank of each node prints the error. Other ranks first wait up to a
 // second for rank 0: most launchers end the ranks of other nodes as soon as it has ended. They print if rank
@@ -24,6 +35,7 @@ namespace offbeat {
   } else if (launcher_ranks_on_node() > 1) {
     usleep(second);  // while this process lives, the others know that the line is printed
   }
+  abort_job_of_hydra();
   _exit(2);
 }
 
