@@ -26,7 +26,7 @@ namespace {
 // Applies to messages from `from_bytes` on: seconds, and seconds per byte.
 struct MessageProtocol {
   std::size_t from_bytes;
-  double alpha, beta, send_copy, receive_copy;
+  double alpha, beta, send_copy, receive_copy, line_share;
 };
 
 struct Protocols {
@@ -35,8 +35,7 @@ struct Protocols {
 };
 
 struct BoardCosts {
-  double line, far_line, line_gap, put_line;
-  int ranks_per_cache;
+  double line, line_gap, put_line;
   std::size_t window_bytes;
 };
 
@@ -51,6 +50,16 @@ struct Caches {
   std::size_t count;
 };
 
+struct LevelCosts {
+  int ranks;
+  double line, per_byte, link_rate, memory_rate;
+};
+
+struct LevelsOfNode {
+  const LevelCosts* first;  // nearest first
+  std::size_t count;
+};
+
 struct Description {
   int ranks, ranks_per_node;
   Protocols within_node, between_nodes;
@@ -61,6 +70,8 @@ struct Description {
   const std::size_t* within_node_eager_bytes;  // null: eager_bytes
   double node_gap, ejection_rate, memory_rate, step;
   Caches beyond;
+  LevelsOfNode levels;
+  double message_lines;
 };
 
 struct Wait {
@@ -82,7 +93,8 @@ struct Stopped {};
 std::vector<Protocol> longer(const Protocols& protocols) {
   std::vector<Protocol> found;
   for (const MessageProtocol& each : std::span(protocols.first, protocols.count).subspan(1))
-    found.push_back({each.from_bytes, each.alpha, each.beta, each.send_copy, each.receive_copy});
+    found.push_back(
+        {each.from_bytes, each.alpha, each.beta, each.send_copy, each.receive_copy, each.line_share});
   return found;
 }
 
@@ -111,15 +123,16 @@ Network network_of(const Description& from) {
   network.intra_receive_copy = within.receive_copy;
   for (const CacheCosts& each : std::span(from.beyond.first, from.beyond.count))
     network.beyond.push_back({each.cache_bytes, each.ranks, each.gamma, each.copy, each.memory_rate});
+  for (const LevelCosts& each : std::span(from.levels.first, from.levels.count))
+    network.levels.push_back({each.ranks, each.line, each.per_byte, each.link_rate, each.memory_rate});
+  network.message_lines = from.message_lines;
   network.inter_alpha = between.alpha;
   network.inter_beta = between.beta;
   if (from.within_node_eager_bytes != nullptr) network.intra_eager_bytes = *from.within_node_eager_bytes;
   if (from.board != nullptr) {
     network.line = from.board->line;
-    network.far_line = from.board->far_line;
     network.line_gap = from.board->line_gap;
     network.put_line = from.board->put_line;
-    network.ranks_per_cache = from.board->ranks_per_cache;
   }
   return network;
 }

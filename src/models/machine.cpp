@@ -56,10 +56,14 @@ constexpr std::array known_tables{
                {"cache_bytes", "ranks_per_cache", "combine_ns_per_byte", "copy_ns_per_byte",
                 "node_memory_bandwidth_gb_per_s"}},
     KnownTable{"within_node", false,
-               with_message_keys({"eager_limit_bytes", "send_ns_per_byte", "receive_ns_per_byte"})},
+               with_message_keys({"eager_limit_bytes", "send_ns_per_byte", "receive_ns_per_byte",
+                                  "line_share", "message_lines"})},
+    KnownTable{
+        "within_node.level", true, {"cores", "line_ns", "core_gb_per_s", "link_gb_per_s", "memory_gb_per_s"}},
     KnownTable{"within_node.longer",
                true,
-               {"from_bytes", "latency_us", "bandwidth_gb_per_s", "send_ns_per_byte", "receive_ns_per_byte"}},
+               {"from_bytes", "latency_us", "bandwidth_gb_per_s", "send_ns_per_byte", "receive_ns_per_byte",
+                "line_share"}},
     KnownTable{
         "between_nodes", false,
         with_message_keys({"node_bandwidth_gb_per_s", "node_receive_bandwidth_gb_per_s", "node_gap_us"})},

@@ -36,12 +36,11 @@ void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter, std::size
   simulator_.touch(rank_of(member), waiter, further);
 }
 
-// Nobody knows which core has the line, so it counts as a far one if there are any.
+// Nobody knows which core has the line, so it is as far away as any.
 void SimulatedBoard::exchange(int member, std::coroutine_handle<> waiter) {
-  const Network& network = simulator_.network_;
-  const bool all_near = network.ranks_per_cache == 0 || network.ranks_per_cache >= shape_.ranks;
-  const double read = network.far_line == 0 ? 0 : all_near ? network.line : network.far_line;
-  simulator_.touch(rank_of(member), waiter, shape_.ranks > 1 ? read : 0);
+  const bool is_free = simulator_.levels_.empty() || shape_.ranks == 1;
+  simulator_.touch(rank_of(member), waiter,
+                   is_free ? 0 : simulator_.levels_.between(0, shape_.ranks - 1).line);
 }
 
 void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter, Awaited awaited) {
@@ -50,17 +49,23 @@ void SimulatedBoard::pause(int member, std::coroutine_handle<> waiter, Awaited a
 
 bool SimulatedBoard::charge_fetch(int member, int owner, const void* data, std::size_t bytes,
                                   std::coroutine_handle<> waiter) {
-  const Network& network = simulator_.network_;
-  if (network.far_line == 0 || owner == member || bytes == 0) return false;
+  Levels& levels = simulator_.levels_;
+  if (levels.empty() || owner == member || bytes == 0) return false;
   const std::size_t lines = (bytes + BoardShape::line - 1) / BoardShape::line;
   lines_read_[static_cast<std::size_t>(member)] += lines;
   if (data != nullptr) ++readers_[data];
-  const int near = network.ranks_per_cache;
-  const double latency = near == 0 || member / near == owner / near ? network.line : network.far_line;
+  const Level& level = levels.between(owner, member);
+  const double now = simulator_.now();
+  const double gap = simulator_.beyond_cache(simulator_.network_.line_gap, BoardShape::line);
+  const double further =
+      simulator_.beyond_cache(level.per_byte, 1) * static_cast<double>((lines - 1) * BoardShape::line);
   ExclusivePort& port = line_ports_[static_cast<std::size_t>(owner)];
-  const double gap = simulator_.beyond_cache(network.line_gap);
-  const double left = port.pass(simulator_.now(), static_cast<double>(lines) * gap);
-  simulator_.resume_at(left - gap + latency, rank_of(member), waiter);
+  double last_left = std::max(port.pass(now, static_cast<double>(lines) * gap) - gap, now + further);
+  if (lines > 1) {  // a single line does not wait behind many
+    const int node = simulator_.rank(rank_of(member)).node_;
+    last_left = std::max(last_left, levels.pass(node, owner, member, now, static_cast<double>(bytes)));
+  }
+  simulator_.resume_at(last_left + level.line, rank_of(member), waiter);
   return true;
 }
 

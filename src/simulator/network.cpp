@@ -145,6 +145,12 @@ void Simulator::compute_transfer_times(SimulatedMessage& message) const {
   message.port_seconds = bytes_on_wire(message) * protocol.beta;
   message.send_copy_seconds = bytes_on_wire(message) * protocol.send_copy;
   message.receive_copy_seconds = bytes_on_wire(message) * protocol.receive_copy;
+  if (!message.stays_on_node || levels_.empty()) return;
+  const Level& level = levels_.between(rank(message.source).place_, rank(message.destination).place_);
+  const Level& nearest = levels_.nearest();  // the level of the protocol's numbers
+  message.alpha += network_.message_lines * (level.line - nearest.line);
+  message.receive_copy_seconds +=
+      bytes_on_wire(message) * protocol.line_share * beyond_cache(level.per_byte - nearest.per_byte, 1);
 }
 
 // Sends a message off that is not eager. Both sides are posted.
@@ -157,8 +163,9 @@ void Simulator::start_rendezvous(SimulatedMessage& message) {
 
 SharedPort* Simulator::shared_port_of(const SimulatedMessage& message) {
   if (message.stays_on_node && !shares_memory()) return nullptr;
-  std::vector<SharedPort>& ports = message.stays_on_node ? memories_ : node_out_ports_;
-  return ports.empty() ? nullptr : &ports[static_cast<std::size_t>(rank(message.source).node_)];
+  const SimulatedTransport& sender = rank(message.source);
+  if (message.stays_on_node) return &memory_of(sender);
+  return node_out_ports_.empty() ? nullptr : &node_out_ports_[static_cast<std::size_t>(sender.node_)];
 }
 
 // Sends the message off. Returns the time when its last byte leaves, or `not_known_yet` if that depends on
@@ -258,6 +265,12 @@ void Simulator::arrive(SimulatedMessage& message) {
   message.earliest_received = std::max(message.earliest_received, in.pass(now_, message.port_seconds));
   in.free_at += network_.message(message.stays_on_node).receive_gap;
   message.has_arrived = true;
+  if (message.stays_on_node && !levels_.empty()) {
+    const SimulatedTransport& sender = rank(message.source);
+    message.earliest_received = std::max(
+        message.earliest_received, levels_.pass(sender.node_, sender.place_, rank(message.destination).place_,
+                                                now_, bytes_on_wire(message)));
+  }
   if (message.receiver != nullptr) begin_receive_copy(message);
   if (!message.stays_on_node && !node_in_ports_.empty()) {
     message.is_entering_node = true;

@@ -66,12 +66,15 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
                       each.handshake}) >= 0,
             "costs must not be negative");
   }
-  require(network_.ranks_per_cache >= 0, "ranks_per_cache must not be negative");
   require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
                     network_.intra_send_copy, network_.intra_receive_copy, network_.gamma, network_.copy,
-                    network_.line, network_.far_line, network_.line_gap, network_.put_line, network_.step,
-                    network_.node_gap}) >= 0,
+                    network_.line, network_.line_gap, network_.message_lines, network_.put_line,
+                    network_.step, network_.node_gap}) >= 0,
           "costs must not be negative");
+  for (const Level& each : network_.levels) {
+    require(std::min({each.line, each.per_byte}) >= 0 && each.ranks >= 0, "costs must not be negative");
+    require(std::min(each.link_rate, each.memory_rate) > 0, "the rates of a level must be positive");
+  }
   double least_memory_rate = network_.memory_rate;
   for (const BeyondCache& each : network_.beyond) {
     require(std::min({each.gamma, each.copy}) >= 0 && each.ranks >= 0, "costs must not be negative");
@@ -82,11 +85,11 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
        {network_.intra_longer_messages, network_.inter_longer_messages}) {
     require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
             "the protocols of longer messages must be in the order of their lengths");
-    require(std::ranges::all_of(
-                protocols,
-                [](const Protocol& each) {
-                  return std::min({each.alpha, each.beta, each.send_copy, each.receive_copy}) >= 0;
-                }),
+    require(std::ranges::all_of(protocols,
+                                [](const Protocol& each) {
+                                  return std::min({each.alpha, each.beta, each.send_copy, each.receive_copy,
+                                                   each.line_share}) >= 0;
+                                }),
             "costs must not be negative");
   }
   int most = 0;
@@ -107,10 +110,13 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     node_out_ports_.resize(number, SharedPort(network_.injection_rate));
   if (std::isfinite(network_.ejection_rate) && (has_company || fastest * network_.ejection_rate < 1))
     node_in_ports_.resize(number, SharedPort(network_.ejection_rate));
-  if (std::isfinite(least_memory_rate)) memories_.resize(number, SharedPort(least_memory_rate));
+  levels_ = Levels(network_.levels, most + 1, most_ranks_on_node());
+  least_memory_rate = std::min(least_memory_rate, levels_.memory_rate());
+  if (std::isfinite(least_memory_rate)) memories_.resize(levels_.memories(), SharedPort(least_memory_rate));
   if (network_.node_gap > 0) network_cards_.resize(number);
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
+    self.place_ = self.locality_->member;
     self.locality = &*self.locality_;
     if (options.learns) self.lateness = &self.lateness_;
   }
@@ -118,22 +124,29 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
   set_call_bytes(0);
 }
 
-void Simulator::set_call_bytes(std::size_t bytes) {
-  int on_node = 1;
+int Simulator::most_ranks_on_node() const {
+  int most = 1;
   for (int node = 0; node < membership_.nodes(); ++node)
-    on_node = std::max(on_node, static_cast<int>(membership_.members(node).size()));
+    most = std::max(most, static_cast<int>(membership_.members(node).size()));
+  return most;
+}
+
+void Simulator::set_call_bytes(std::size_t bytes) {
+  const int on_node = most_ranks_on_node();
   core_costs_ = {.gamma = network_.gamma, .copy = network_.copy, .memory_rate = network_.memory_rate};
   const std::size_t data = bytes + std::min(bytes, longest_working_memory);
   for (const BeyondCache& each : network_.beyond) {
     const int sharers = each.ranks == 0 ? on_node : std::min(each.ranks, on_node);
-    if (data * static_cast<std::size_t>(sharers) > each.cache_bytes) core_costs_ = each;
+    if (data * static_cast<std::size_t>(sharers) <= each.cache_bytes) continue;
+    core_costs_ = each;
+    if (&each == &network_.beyond.back())
+      core_costs_.memory_rate = std::min(each.memory_rate, levels_.memory_rate());
   }
   for (SharedPort& memory : memories_) memory.set_rate(core_costs_.memory_rate);
 }
 
-double Simulator::beyond_cache(double line_seconds) const {
-  return std::max(0.0,
-                  line_seconds - (core_costs_.copy - network_.copy) * static_cast<double>(BoardShape::line));
+double Simulator::beyond_cache(double seconds, std::size_t bytes) const {
+  return std::max(0.0, seconds - (core_costs_.copy - network_.copy) * static_cast<double>(bytes));
 }
 
 void Simulator::make_boards(std::size_t window_bytes) {
@@ -186,6 +199,7 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
     for (SharedPort& port : *ports) port.clear();
   }
   std::fill(network_cards_.begin(), network_cards_.end(), ExclusivePort{});
+  levels_.clear();
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.memory_ = rank.network_card_ = {};
@@ -344,8 +358,9 @@ std::uint64_t Simulator::random() {
 double Simulator::duration(const Computation& computation) const {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
-  const double put =
-      computation.to_shared ? beyond_cache(network_.put_line) / static_cast<double>(BoardShape::line) : 0;
+  const double put = computation.to_shared ? beyond_cache(network_.put_line, BoardShape::line) /
+                                                 static_cast<double>(BoardShape::line)
+                                           : 0;
   return network_.step +
          static_cast<double>(computation.destination.bytes()) *
              ((copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) + put) +
@@ -357,8 +372,8 @@ void Simulator::begin(Computation& computation, int rank, double done) {
   const auto operands = static_cast<double>(std::max<std::size_t>(computation.operand_count, 1));
   const double bytes = static_cast<double>(computation.destination.bytes()) * (operands + 1) +
                        2 * static_cast<double>(computation.second_destination.bytes());
-  occupy(memories_[static_cast<std::size_t>(this->rank(rank).node_)],
-         {.computation = &computation, .rank = rank, .earliest_end = done}, bytes);
+  occupy(memory_of(this->rank(rank)), {.computation = &computation, .rank = rank, .earliest_end = done},
+         bytes);
 }
 
 bool Simulator::start(SimulatedTransport& self, Computation& computation) {

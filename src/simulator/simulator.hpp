@@ -39,6 +39,9 @@
 //    memory     All that the ranks of a node do in memory at the same time shares memory_rate equally. A
 //               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m. A message
 //               within the node counts as the copies that cores make of it, and at least as one.
+//    levels     Lines that cross a level of the node take its time. A message waits for message_lines of
+//    them,
+//               and the receiver's core reads the others.
 //    caches     If the data of a call exceed a cache, `beyond` has the costs of cores and the rate of memory.
 #pragma once
 
@@ -61,6 +64,7 @@
 #include "base/task.hpp"
 #include "node/membership.hpp"
 #include "simulator/events.hpp"
+#include "simulator/levels.hpp"
 #include "simulator/messages.hpp"
 #include "simulator/port.hpp"
 #include "transport/endpoint.hpp"
@@ -82,6 +86,7 @@ struct Protocol {
   double beta;
   double send_copy = 0;     // O_s: seconds per byte that the sender's core copies
   double receive_copy = 0;  // O_r: the same of the receiver's core
+  double line_share = 1;    // the share of its lines that come from another core's cache
 
   [[nodiscard]] bool is_copied() const { return send_copy > 0 || receive_copy > 0; }
 };
@@ -118,20 +123,20 @@ struct Network {
   double gamma = 0;  // reduction: seconds per byte that is combined
   double copy = 0;   // local copy: seconds per byte
   // The costs of the board. Writing a word takes `line`, the time to move one cache line from core to core.
-  // If far_line is 0, reading what another rank wrote is free. Otherwise the first line takes `line` from a
-  // rank that shares a last-level cache with the reader, and far_line from any other rank. Each further line
-  // takes line_gap. Lines of one rank leave it one after the other, line_gap apart, as with the gap of LogP.
-  // So if p ranks read one word, the last one has it after about p gaps. line_gap and put_line are times in
-  // addition to copying and combining. Lines that are no longer in a cache come from no other core. So beyond
-  // a cache, only what exceeds the additional time of copying there counts.
+  // Without levels, reading what another rank wrote is free. Otherwise the first line takes the `line` of the
+  // level that both ranks share. Each further line takes line_gap or what the level has, whichever is longer.
+  // Lines of one rank leave it one after the other, line_gap apart, as with the gap of LogP. So if p ranks
+  // read one word, the last one has it after about p gaps. All of these are times in addition to copying and
+  // combining. Lines that are no longer in a cache come from no other core. So beyond a cache, only what
+  // exceeds the additional time of copying there counts.
   double line = 1e-7;
-  double far_line = 0;
   double line_gap = 0;
+  std::vector<Level> levels{};  // inside a node, nearest first
+  double message_lines = 0;     // lines for which a message within a node waits, one after the other
   // A rank's core takes `step` to begin an exchange of messages, a copy or a combination: what it touches
   // first is in no cache.
   double step = 0;
-  double put_line = 0;      // time to take a line that is written to a window from the core that has read it
-  int ranks_per_cache = 0;  // consecutive ranks of a board that share a last-level cache; 0: all ranks
+  double put_line = 0;  // time to take a line that is written to a window from the core that has read it
   double intra_send_copy = 0;     // O_s of the shortest messages within a node
   double intra_receive_copy = 0;  // O_r
   // The costs of longer messages, shortest first.
@@ -157,7 +162,7 @@ struct Network {
   [[nodiscard]] bool is_hockney() const {
     return intra_message == MessageCosts{} && inter_message == MessageCosts{} && node_gap == 0 &&
            !std::isfinite(ejection_rate) && !std::isfinite(memory_rate) && beyond.empty() && step == 0 &&
-           intra_send_copy == 0 && intra_receive_copy == 0 &&
+           intra_send_copy == 0 && intra_receive_copy == 0 && levels.empty() &&
            std::ranges::none_of(intra_longer_messages, &Protocol::is_copied);
   }
   [[nodiscard]] bool is_eager(bool within_node, std::size_t bytes) const {
@@ -226,10 +231,12 @@ class SimulatedTransport final : public Transport {
   [[nodiscard]] double now() const override;
 
  private:
+  friend class SimulatedBoard;
   friend class Simulator;
   Simulator* simulator_ = nullptr;
   int rank_ = 0;
   int node_ = 0;
+  int place_ = 0;  // its number on the node
   SimulatedBoard* node_board_ = nullptr;
   std::optional<Locality> locality_;
   Lateness lateness_;
@@ -334,8 +341,8 @@ class Simulator {
   [[nodiscard]] double receive_overhead(const SimulatedMessage& message) const;
   // Occupies the receiver's core with the message's copy, from now on.
   void begin_receive_copy(SimulatedMessage& message);
-  // Returns the part of `line_seconds` that counts beyond a cache.
-  [[nodiscard]] double beyond_cache(double line_seconds) const;
+  // Returns the part of `seconds` for `bytes` bytes that counts beyond a cache.
+  [[nodiscard]] double beyond_cache(double seconds, std::size_t bytes) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
   // on the node, the node's memory. Returns null if no limit there can delay it.
   [[nodiscard]] SharedPort* shared_port_of(const SimulatedMessage& message);
@@ -352,6 +359,10 @@ class Simulator {
   }
 
   void make_boards(std::size_t window_bytes);
+  [[nodiscard]] int most_ranks_on_node() const;
+  [[nodiscard]] SharedPort& memory_of(const SimulatedTransport& rank) {
+    return memories_[levels_.memory_of(rank.node_, rank.place_)];
+  }
   [[nodiscard]] std::string describe_at_boards() const;
   void touch(int rank, std::coroutine_handle<> waiter, double further) {
     schedule(now_ + network_.line + further, Kind::touch, waiter.address(), rank);
@@ -376,13 +387,14 @@ class Simulator {
   std::uint64_t random_state_ = 0;
 
   std::vector<SimulatedTransport> ranks_;
-  // One per node each. Empty if unlimited.
+  // One per node each, and one per group of a node with its own memory. Empty if unlimited.
   std::vector<SharedPort> node_out_ports_;
   std::vector<SharedPort> node_in_ports_;
   std::vector<SharedPort> memories_;
   std::vector<ExclusivePort> network_cards_;  // for node_gap
   std::vector<std::unique_ptr<SimulatedBoard>> boards_;
   Membership membership_;
+  Levels levels_;
   SimulatedMessages messages_;
   SimulatedEvents events_;
   std::uint64_t sequence_ = 0;

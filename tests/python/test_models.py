@@ -12,7 +12,8 @@ A, B, C = 2e-6, 1e-9, 3e-10
 
 def simulated(collective: str, expression: str, ranks: int, size_bytes: int) -> float:
     machine = _core.SimulatedMachine(
-        ranks, 1, within_node=[(0, 0.0, 0.0, 0.0, 0.0)], between_nodes=[(0, A, B, 0.0, 0.0)],
+        ranks, 1, within_node=[(0, 0.0, 0.0, 0.0, 0.0, 0.0)],
+        between_nodes=[(0, A, B, 0.0, 0.0, 0.0)],
         injection_rate=float("inf"), gamma=C, copy=0.0, envelope_bytes=0, eager_bytes=8192, board=None,
     )  # fmt: skip
     return max(machine.run(collective, expression, size_bytes, [], None)["exits"])

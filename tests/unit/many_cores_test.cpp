@@ -44,9 +44,8 @@ Network many_cores(int ranks, int ranks_per_cache = 8) {
   return {.gamma = 1e-10,
           .copy = 1e-10,
           .line = 40e-9,
-          .far_line = 150e-9,
           .line_gap = 15e-9,
-          .ranks_per_cache = ranks_per_cache,
+          .levels = {{.ranks = ranks_per_cache, .line = 40e-9}, {.line = 150e-9}},
           .ranks_per_node = ranks};
 }
 
@@ -394,7 +393,8 @@ TEST(ManyCoresCost, CallsInWhichNotAllMeetDoNotReadTheSignsOfAll) {
 
 // Signs of the model itself: see Network.
 TEST(SimulatedLines, TakeLatencyAndGap) {
-  Network network{.line = 1, .far_line = 10, .line_gap = 0.25, .ranks_per_cache = 2, .ranks_per_node = 4};
+  const std::vector<Level> two{{.ranks = 2, .line = 1}, {.line = 10}};
+  Network network{.line = 1, .line_gap = 0.25, .levels = two, .ranks_per_node = 4};
   const auto exits = [&](auto fetches) {
     Simulator simulator(4, network, {.board_window_bytes = BoardShape::smallest_chunk});
     return simulator.run([&](int rank, Endpoint net) -> Task { co_await fetches(*net.board(), rank); });
@@ -409,12 +409,12 @@ TEST(SimulatedLines, TakeLatencyAndGap) {
   EXPECT_EQ(all.exits, (std::vector<double>{0, 1, 10.25, 10.5}));  // its own is free
   EXPECT_EQ(all.lines_read, (std::vector<std::uint64_t>{0, 1, 1, 1}));
   EXPECT_EQ(all.most_readers, 3U);
-  network.far_line = 0;
+  network.levels.clear();
   EXPECT_EQ(exits(from_one).last_exit, 0);
 }
 
 TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
-  Network network{.gamma = 1, .copy = 1, .line = 1, .far_line = 1, .line_gap = 128, .put_line = 64};
+  Network network{.gamma = 1, .copy = 1, .line = 1, .put_line = 64};
   const auto last_exit = [&](auto work) {
     Simulator simulator(1, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
     simulator.set_call_bytes(1000);
@@ -432,7 +432,7 @@ TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
 }
 
 TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
-  Network network{.line = 1, .far_line = 10, .ranks_per_cache = 2, .ranks_per_node = 2};
+  Network network{.line = 1, .levels = {{.ranks = 2, .line = 1}, {.line = 10}}, .ranks_per_node = 2};
   const auto last_exit = [&] {
     Simulator simulator(network.ranks_per_node, network, {.board_window_bytes = BoardShape::smallest_chunk});
     return simulator
@@ -448,7 +448,7 @@ TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
   network.ranks_per_node = 1;
   EXPECT_EQ(last_exit(), 1);
   network.ranks_per_node = 4;
-  network.far_line = 0;
+  network.levels.clear();
   EXPECT_EQ(last_exit(), 1);
 }
 
@@ -464,7 +464,7 @@ TEST(SimulatedLines, ThatARankGivesTakeTimeBesideTheFirst) {
 }
 
 TEST(SimulatedLines, OfOneRankLeaveItFasterThanOtherMemoryBeyondACache) {
-  Network network{.copy = 1, .line = 1, .far_line = 1, .line_gap = 128, .ranks_per_node = 2};
+  Network network{.copy = 1, .line = 1, .line_gap = 128, .levels = {{.line = 1}}, .ranks_per_node = 2};
   const auto last_exit = [&] {
     Simulator simulator(2, network, {.board_window_bytes = BoardShape::smallest_chunk});
     simulator.set_call_bytes(1000);

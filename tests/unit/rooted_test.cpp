@@ -105,7 +105,7 @@ TEST(ReduceOnTheBoard, TheRootOfTwoCombinesUnlessTheOtherIsLate) {
     const auto lines_read = [&](double root_comes, double other_comes) {
       const Call call{Collective::reduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum, root};
       const Network network{
-          .gamma = 1e-10, .copy = 1e-10, .line = 40e-9, .far_line = 40e-9, .ranks_per_node = 2};
+          .gamma = 1e-10, .copy = 1e-10, .line = 40e-9, .levels = {{.line = 40e-9}}, .ranks_per_node = 2};
       Simulator simulator(2, network, {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
       std::vector<double> arrivals(2, other_comes);
       arrivals[static_cast<std::size_t>(root)] = root_comes;

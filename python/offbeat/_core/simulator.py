@@ -29,7 +29,7 @@ class Simulation(TypedDict):
 class _Protocol(ctypes.Structure):
     _fields_ = (
         ("from_bytes", ctypes.c_size_t), ("alpha", ctypes.c_double), ("beta", ctypes.c_double),
-        ("send_copy", ctypes.c_double), ("receive_copy", ctypes.c_double),
+        ("send_copy", ctypes.c_double), ("receive_copy", ctypes.c_double), ("line_share", ctypes.c_double),
     )  # fmt: skip
 
 
@@ -39,8 +39,8 @@ class _Protocols(ctypes.Structure):
 
 class _Board(ctypes.Structure):
     _fields_ = (
-        ("line", ctypes.c_double), ("far_line", ctypes.c_double), ("line_gap", ctypes.c_double),
-        ("put_line", ctypes.c_double), ("ranks_per_cache", ctypes.c_int), ("window_bytes", ctypes.c_size_t),
+        ("line", ctypes.c_double), ("line_gap", ctypes.c_double), ("put_line", ctypes.c_double),
+        ("window_bytes", ctypes.c_size_t),
     )  # fmt: skip
 
 
@@ -53,6 +53,17 @@ class _Cache(ctypes.Structure):
 
 class _Caches(ctypes.Structure):
     _fields_ = (("first", ctypes.POINTER(_Cache)), ("count", ctypes.c_size_t))
+
+
+class _Level(ctypes.Structure):
+    _fields_ = (
+        ("ranks", ctypes.c_int), ("line", ctypes.c_double), ("per_byte", ctypes.c_double),
+        ("link_rate", ctypes.c_double), ("memory_rate", ctypes.c_double),
+    )  # fmt: skip
+
+
+class _Levels(ctypes.Structure):
+    _fields_ = (("first", ctypes.POINTER(_Level)), ("count", ctypes.c_size_t))
 
 
 _FiveCosts = ctypes.c_double * 5
@@ -68,7 +79,7 @@ class _Description(ctypes.Structure):
         ("within_node_message", _FiveCosts), ("between_nodes_message", _FiveCosts),
         ("within_node_eager_bytes", ctypes.POINTER(ctypes.c_size_t)),
         ("node_gap", ctypes.c_double), ("ejection_rate", ctypes.c_double), ("memory_rate", ctypes.c_double),
-        ("step", ctypes.c_double), ("beyond", _Caches),
+        ("step", ctypes.c_double), ("beyond", _Caches), ("levels", _Levels), ("message_lines", ctypes.c_double),
     )  # fmt: skip
 
 
@@ -84,8 +95,9 @@ class _Traffic(ctypes.Structure):
 
 
 _ProgressCallback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_double)
-_ProtocolRows = Sequence[tuple[int, float, float, float, float]]
+_ProtocolRows = Sequence[tuple[int, float, float, float, float, float]]
 _CacheRows = Sequence[tuple[int, int, float, float, float]]
+_LevelRows = Sequence[tuple[int, float, float, float, float]]
 _MessageCosts = tuple[float, float, float, float, float]
 _NO_MESSAGE_COSTS: _MessageCosts = (0, 0, 0, 0, 0)
 
@@ -100,16 +112,24 @@ def _caches(rows: _CacheRows) -> _Caches:
     return _Caches(array, len(rows))
 
 
+def _levels(rows: _LevelRows) -> _Levels:
+    array = (_Level * len(rows))(*(_Level(as_int(row[0]), *row[1:]) for row in rows))
+    return _Levels(array, len(rows))
+
+
 class SimulatedMachine:
     """Ranks on nodes in virtual time. They make one collective call at a time.
 
     Times are in seconds, rates in bytes per second. A protocol of messages is the length in bytes from which
     it applies, the latency, the seconds per byte, and the seconds per byte that the cores of sender and
-    receiver copy; the shortest messages come first. ``board`` is the time of a line, of a far line, the gap
-    between lines, the time to take a line that is written, the ranks per cache, and the bytes of a window. A
-    message costs a send and a receive overhead, a send and a receive gap, and a handshake. ``beyond`` has a
-    cache's bytes, the ranks that share it, and the gamma, copy and memory rate for calls that exceed it. A
-    core takes ``step`` to begin an exchange, a copy or a combination.
+    receiver copy, and the share of its lines that come from another core's cache; the shortest messages come
+    first. ``board`` is the time to write a line, the gap between lines, the time to take a line that is
+    written, and the bytes of a window. A message costs a send and a receive overhead, a send and a receive
+    gap, and a handshake. ``beyond`` has a cache's bytes, the ranks that share it, and the gamma, copy and
+    memory rate for calls that exceed it. A core takes ``step`` to begin an exchange, a copy or a combination.
+    ``levels`` has the ranks that share a level (0: all of a node), the time of a line, the seconds per byte of
+    further lines, and the rates of the link and of the memory of a group; the nearest level comes first.
+    Within a node, a message waits for ``message_lines`` lines.
     """
 
     def __init__(
@@ -124,7 +144,7 @@ class SimulatedMachine:
         copy: float,
         envelope_bytes: int,
         eager_bytes: int,
-        board: tuple[float, float, float, float, int, int] | None,
+        board: tuple[float, float, float, int] | None,
         within_node_message: _MessageCosts = _NO_MESSAGE_COSTS,
         between_nodes_message: _MessageCosts = _NO_MESSAGE_COSTS,
         within_node_eager_bytes: int | None = None,
@@ -133,8 +153,10 @@ class SimulatedMachine:
         memory_rate: float = math.inf,
         step: float = 0,
         beyond: _CacheRows = (),
+        levels: _LevelRows = (),
+        message_lines: float = 0,
     ) -> None:
-        costs = None if board is None else _Board(*board[:4], as_int(board[4]), as_size(board[5]))
+        costs = None if board is None else _Board(*board[:3], as_size(board[3]))
         self._ranks = ranks
         self._handle = ctypes.c_void_p()
         description = _Description(
@@ -143,7 +165,8 @@ class SimulatedMachine:
             None if costs is None else ctypes.pointer(costs),
             _FiveCosts(*within_node_message), _FiveCosts(*between_nodes_message),
             None if within_node_eager_bytes is None else ctypes.pointer(as_size(within_node_eager_bytes)),
-            node_gap, ejection_rate, memory_rate, step, _caches(beyond),
+            node_gap, ejection_rate, memory_rate, step, _caches(beyond), _levels(levels),
+            message_lines,
         )  # fmt: skip
         ask(
             "make_machine",

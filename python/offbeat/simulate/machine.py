@@ -36,6 +36,7 @@ class Protocol:
     bandwidth_gb_per_s: float
     send_ns_per_byte: float = 0.0  # that the sender's core copies
     receive_ns_per_byte: float = 0.0  # that the receiver's core copies
+    line_share: float = 1.0  # of its lines that come from another core's cache
 
     def __str__(self) -> str:
         beginning = f"from {format_size(self.from_bytes)} " if self.from_bytes else ""
@@ -87,10 +88,16 @@ class Board:
     put_line_ns: float
     ranks_per_cache: int
 
-    def in_seconds(self) -> tuple[float, float, float, float, int, int]:
+    def in_seconds(self) -> tuple[float, float, float, int]:
         """Return the arguments that the simulator takes, with times in seconds."""
-        reads = self.line_ns * 1e-9, self.far_line_ns * 1e-9, self.line_gap_ns * 1e-9
-        return *reads, self.put_line_ns * 1e-9, self.ranks_per_cache, _WINDOW_BYTES
+        return self.line_ns * 1e-9, self.line_gap_ns * 1e-9, self.put_line_ns * 1e-9, _WINDOW_BYTES
+
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of a machine that names none: the ranks of a cache, and the others."""
+        if self.far_line_ns == 0:
+            return ()
+        near = Level(self.ranks_per_cache, self.line_ns)
+        return (near, Level(0, self.far_line_ns)) if self.ranks_per_cache else (near,)
 
     def __str__(self) -> str:
         """Name what is not zero."""
@@ -101,6 +108,31 @@ class Board:
             (self.put_line_ns, "each line that is written"),
         )
         return ", ".join(f"{ns:g} ns {what}" for ns, what in parts if ns)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What the cores share that take lines from each other, such as a cache, a socket or the node."""
+
+    cores: int  # 0: all of the node
+    line_ns: float
+    core_gb_per_s: float = math.inf  # of further lines, for one core
+    link_gb_per_s: float = math.inf  # into a group of these cores, and out of it
+    memory_gb_per_s: float = math.inf  # of a group, beyond the last cache
+
+    def in_seconds(self) -> tuple[int, float, float, float, float]:
+        """Return the arguments that the simulator takes, with times in seconds."""
+        rates = self.link_gb_per_s * 1e9, self.memory_gb_per_s * 1e9
+        return self.cores, self.line_ns * 1e-9, 1e-9 / self.core_gb_per_s, *rates
+
+    def __str__(self) -> str:
+        words = f"{self.line_ns:g} ns a line among {self.cores or 'all'}"
+        rates = (
+            (self.core_gb_per_s, "a core"),
+            (self.link_gb_per_s, "in and out"),
+            (self.memory_gb_per_s, "of memory"),
+        )
+        return words + "".join(f", {rate:g} GB/s {what}" for rate, what in rates if math.isfinite(rate))
 
 
 @dataclass(frozen=True)
@@ -169,6 +201,8 @@ class Machine:
     node_memory_bandwidth_gb_per_s: float  # for all that the cores of a node do together; may be infinite
     step_ns: float = 0.0  # of a core, to begin an exchange, a copy or a combination
     beyond: tuple[Beyond, ...] = ()  # smallest cache first
+    levels: tuple[Level, ...] = ()  # inside a node, nearest first; empty: as the board says
+    message_lines: float = 0.0  # for which a message within a node waits, one after the other
     algorithms: tuple[FittedAlgorithm, ...] = ()
     not_measured: str = ""  # the level whose parameters are a copy of the other's; empty: none
 
@@ -188,6 +222,7 @@ class Machine:
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
         """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
         board = self.board
+        levels = self.levels or (() if board is None else board.levels())
         return _core.SimulatedMachine(
             nodes * ranks_per_node,
             ranks_per_node,
@@ -207,6 +242,8 @@ class Machine:
             memory_rate=self.node_memory_bandwidth_gb_per_s * 1e9,
             step=self.step_ns * 1e-9,
             beyond=[each.in_seconds() for each in self.beyond],
+            levels=[each.in_seconds() for each in levels],
+            message_lines=self.message_lines,
         )
 
     def facts(self) -> list[tuple[str, str]]:
@@ -236,13 +273,14 @@ class Machine:
             ("between nodes", ", ".join(between)),
             ("combining and copying", "; ".join([core, *map(str, self.beyond)])),
             ("eager", eager),
-            ("shared memory", str(self.board) if self.board else "not used"),
+            ("shared memory", "; ".join(map(str, [self.board, *self.levels])) if self.board else "not used"),
         ]
 
 
-def _in_seconds(protocol: Protocol) -> tuple[int, float, float, float, float]:
+def _in_seconds(protocol: Protocol) -> tuple[int, float, float, float, float, float]:
     copies = protocol.send_ns_per_byte * 1e-9, protocol.receive_ns_per_byte * 1e-9
-    return protocol.from_bytes, protocol.latency_us * 1e-6, 1e-9 / protocol.bandwidth_gb_per_s, *copies
+    costs = protocol.latency_us * 1e-6, 1e-9 / protocol.bandwidth_gb_per_s, *copies
+    return protocol.from_bytes, *costs, protocol.line_share
 
 
 def names() -> list[str]:
@@ -298,6 +336,8 @@ def parse(text: str, where: str) -> Machine:
         message_between_nodes=_message(between),
         eager_limit_bytes=eager_limit_bytes,
         eager_limit_within_node_bytes=within.integer("eager_limit_bytes", default=eager_limit_bytes),
+        message_lines=within.number("message_lines", default=0.0),
+        levels=_levels(within),
         within_node=_protocols(within, copied=True),
         between_nodes=_protocols(between, copied=False),
         combine_ns_per_byte=core.number("combine_ns_per_byte"),
@@ -314,6 +354,8 @@ def parse(text: str, where: str) -> Machine:
     )
     core.refuse_unknown_keys()
     whole.refuse_unknown_keys()
+    if machine.levels:
+        _check_levels(machine, within)
     return machine
 
 
@@ -333,7 +375,41 @@ def _protocol(table: _Table, from_bytes: int, *, copied: bool) -> Protocol:
         table.number("latency_us"),
         table.number("bandwidth_gb_per_s", least=_LEAST),
         *(table.number(f"{side}_ns_per_byte", default=0.0) for side in ("send", "receive") if copied),
+        *([table.number("line_share", default=1.0)] if copied else []),
     )
+
+
+def _levels(within_node: _Table) -> tuple[Level, ...]:
+    found: list[Level] = []
+    for table in within_node.tables("level"):
+        if found and found[-1].cores == 0:
+            raise table.wrong("cores", "the level before has all cores of the node already")
+        cores = table.integer("cores", most=_MOST_INT, default=0)
+        if found and 0 < cores <= found[-1].cores:
+            raise table.wrong("cores", f"{cores} is not more than the {found[-1].cores} of the level before")
+        rates = (
+            table.number(f"{of}_gb_per_s", least=_LEAST, default=math.inf)
+            for of in ("core", "link", "memory")
+        )
+        found.append(Level(cores, table.number("line_ns"), *rates))
+        table.refuse_unknown_keys()
+    return tuple(found)
+
+
+def _check_levels(machine: Machine, within_node: _Table) -> None:
+    """Refuse two answers to one question."""
+    level = within_node.tables("level")[0]
+    board = machine.board
+    if board is not None and (board.far_line_ns or board.ranks_per_cache):
+        raise level.wrong("line_ns", "it takes the place of far_line_ns and ranks_per_cache of [board]")
+    if all(math.isinf(each.memory_gb_per_s) for each in machine.levels):
+        return
+    if not machine.beyond:
+        raise level.wrong("memory_gb_per_s", "it needs a [[core.beyond]], the last of which it limits")
+    limits = [machine.node_memory_bandwidth_gb_per_s]
+    limits += [each.node_memory_bandwidth_gb_per_s for each in machine.beyond]
+    if any(map(math.isfinite, limits)):
+        raise level.wrong("memory_gb_per_s", "it takes the place of node_memory_bandwidth_gb_per_s")
 
 
 def _beyond(core: _Table) -> tuple[Beyond, ...]:
