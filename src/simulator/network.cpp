@@ -148,9 +148,11 @@ void Simulator::compute_transfer_times(SimulatedMessage& message) const {
   if (!message.stays_on_node || levels_.empty()) return;
   const Level& level = levels_.between(rank(message.source).place_, rank(message.destination).place_);
   const Level& nearest = levels_.nearest();  // the level of the protocol's numbers
-  message.alpha += network_.message_lines * (level.line - nearest.line);
-  message.receive_copy_seconds +=
+  const double further =
       bytes_on_wire(message) * protocol.line_share * beyond_cache(level.per_byte - nearest.per_byte, 1);
+  message.alpha += network_.message_lines * (level.line - nearest.line) + further;
+  message.receive_copy_seconds += further;
+  if (protocol.send_copy > 0) message.send_copy_seconds += further;
 }
 
 // Sends a message off that is not eager. Both sides are posted.

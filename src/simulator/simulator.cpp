@@ -12,6 +12,7 @@ namespace offbeat {
 namespace {
 
 constexpr std::size_t longest_working_memory = std::size_t{2} << 20;  // both windows of a rank, by default
+constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr std::uint64_t events_between_reports = std::uint64_t{1} << 20;
 
 void require(bool condition, const char* what) {
@@ -136,11 +137,14 @@ void Simulator::set_call_bytes(std::size_t bytes) {
   core_costs_ = {.gamma = network_.gamma, .copy = network_.copy, .memory_rate = network_.memory_rate};
   const std::size_t data = bytes + std::min(bytes, longest_working_memory);
   for (const BeyondCache& each : network_.beyond) {
-    const int sharers = each.ranks == 0 ? on_node : std::min(each.ranks, on_node);
-    if (data * static_cast<std::size_t>(sharers) <= each.cache_bytes) continue;
-    core_costs_ = each;
-    if (&each == &network_.beyond.back())
-      core_costs_.memory_rate = std::min(each.memory_rate, levels_.memory_rate());
+    const std::size_t all =
+        data * static_cast<std::size_t>(each.ranks == 0 ? on_node : std::min(each.ranks, on_node));
+    if (all <= each.cache_bytes) continue;
+    const double share = 1 - static_cast<double>(each.cache_bytes) / static_cast<double>(all);
+    core_costs_.gamma += share * (each.gamma - core_costs_.gamma);
+    core_costs_.copy += share * (each.copy - core_costs_.copy);
+    const double of_levels = &each == &network_.beyond.back() ? levels_.memory_rate() : no_limit;
+    core_costs_.memory_rate = std::min(each.memory_rate, of_levels) / share;
   }
   for (SharedPort& memory : memories_) memory.set_rate(core_costs_.memory_rate);
 }

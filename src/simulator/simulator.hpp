@@ -40,9 +40,9 @@
 //               reduction of k operands reads k m bytes and writes m, a copy reads m and writes m. A message
 //               within the node counts as the copies that cores make of it, and at least as one.
 //    levels     Lines that cross a level of the node take its time. A message waits for message_lines of
-//    them,
-//               and the receiver's core reads the others.
-//    caches     If the data of a call exceed a cache, `beyond` has the costs of cores and the rate of memory.
+//               them. Its sender takes the others from the receiver, which has read them before, and then the
+//               receiver reads them. Each of the two cores takes the level's time per byte.
+//    caches     `beyond` has the costs of cores, and the rate of memory, for what exceeds a cache.
 #pragma once
 
 #include <algorithm>
@@ -102,9 +102,10 @@ struct MessageCosts {
   [[nodiscard]] bool operator==(const MessageCosts&) const = default;
 };
 
-// What cores take if the data of a call exceed a cache of `cache_bytes`, which `ranks` ranks of a node share
-// (0: all of them). The data of a rank are its input and its output, and memory that it shares or works in:
-// as much, but no more than two windows of a board.
+// What cores take if the data of a call are not in a cache of `cache_bytes`, which `ranks` ranks of a node
+// share (0: all of them). The data of a rank are its input and its output, and memory that it shares or works
+// in: as much, but no more than two windows of a board. If they exceed the cache, it keeps a part of them,
+// and these costs apply to the rest.
 struct BeyondCache {
   std::size_t cache_bytes = 0;
   int ranks = 1;

@@ -425,10 +425,71 @@ TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
   EXPECT_EQ(last_exit(put), 128 + 2 * 64);
   EXPECT_EQ(last_exit([&](Endpoint net) { return net.copy(window, window); }), 128);
   // Beyond a cache, copying a line takes 32 longer, and only the other 32 of put_line are added.
-  network.beyond = {{.cache_bytes = 1, .gamma = 1.5, .copy = 1.5}};
+  network.beyond = {{.cache_bytes = 0, .gamma = 1.5, .copy = 1.5}};
   EXPECT_EQ(last_exit(put), 1.5 * 128 + 2 * 32);
-  network.beyond = {{.cache_bytes = 1, .gamma = 3, .copy = 3}};
+  network.beyond = {{.cache_bytes = 0, .gamma = 3, .copy = 3}};
   EXPECT_EQ(last_exit(put), 3 * 128);
+}
+
+// Two pairs of ranks, and 128 bytes a second for each byte that enters a pair or leaves it.
+TEST(SimulatedLines, OfManyQueueAtTheLinkOfALevel) {
+  Network network{.line = 1,
+                  .levels = {{.ranks = 2, .line = 1, .link_rate = 32}, {.line = 10, .per_byte = 0.125}},
+                  .ranks_per_node = 4};
+  const auto exits = [&](auto source_of, std::size_t bytes) {
+    Simulator simulator(4, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    const auto run = [&](int rank, Endpoint net) -> Task {
+      if (rank >= 2) co_await net.board()->charge_fetch(source_of(rank), nullptr, bytes);
+    };
+    return simulator.run(run).exits;
+  };
+  const auto near = [](int rank) { return rank ^ 1; };
+  const auto far = [](int rank) { return rank - 2; };
+  EXPECT_EQ(exits(near, 256), (std::vector<double>{0, 0, 1, 1}));
+  EXPECT_EQ(exits(far, 64), (std::vector<double>{0, 0, 10, 10})) << "a single line does not queue";
+  EXPECT_EQ(exits(far, 128), (std::vector<double>{0, 0, 10 + 8, 10 + 8}));
+  EXPECT_EQ(exits(far, 256), (std::vector<double>{0, 0, 10 + 24, 10 + 24})) << "192 bytes at 0.125";
+  network.levels.back().per_byte = 0.015625;
+  EXPECT_EQ(exits(far, 256), (std::vector<double>{0, 0, 10 + 8, 10 + 16})) << "256 bytes at 32 a second";
+}
+
+TEST(SimulatedLines, OfMessagesTakeTheTimeOfTheLevel) {
+  const Network network{.intra_alpha = 1,
+                        .levels = {{.ranks = 2, .line = 1, .per_byte = 1}, {.line = 4, .per_byte = 3}},
+                        .message_lines = 2,
+                        .intra_send_copy = 1,
+                        .intra_receive_copy = 1,
+                        .ranks_per_node = 4};
+  const auto last_exit = [&](int source) {
+    Simulator simulator(4, network, {.phantom = true});
+    const Vector data{nullptr, 100, 1};
+    return simulator
+        .run([&](int, Endpoint net) -> Task {
+          if (net.rank == source) co_await net.send(3, data);
+          if (net.rank == 3) co_await net.receive(source, data);
+        })
+        .last_exit;
+  };
+  EXPECT_EQ(last_exit(2), 1 + 100);
+  // Six for two lines; the sender takes the lines in 200 beside its copy, then the receiver reads them.
+  EXPECT_EQ(last_exit(0), 1 + 6 + 200 + 300);
+}
+
+TEST(SimulatedLines, FromMemoryShareTheRateOfTheGroupThatHasLeast) {
+  Network network{.copy = 1,
+                  .levels = {{.ranks = 2, .memory_rate = 1}, {.ranks = 4, .memory_rate = 4}},
+                  .ranks_per_node = 4,
+                  .beyond = {{.copy = 1}}};
+  const auto last_exit = [&](std::size_t call_bytes) {
+    Simulator simulator(4, network, {.phantom = true});
+    simulator.set_call_bytes(call_bytes);
+    const Vector data{nullptr, 100, 1};
+    return simulator.run([&](int, Endpoint net) -> Task { co_await net.copy(data, data); }).last_exit;
+  };
+  EXPECT_EQ(last_exit(0), 100);
+  EXPECT_EQ(last_exit(8), 2 * 200) << "two ranks of a pair read and write";
+  network.levels.front().memory_rate = 8;
+  EXPECT_EQ(last_exit(8), 4 * 200 / 4.0);
 }
 
 TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
@@ -475,7 +536,7 @@ TEST(SimulatedLines, OfOneRankLeaveItFasterThanOtherMemoryBeyondACache) {
         .last_exit;
   };
   EXPECT_EQ(last_exit(), 1 + 128);
-  network.beyond = {{.cache_bytes = 1, .copy = 2}};
+  network.beyond = {{.cache_bytes = 0, .copy = 2}};
   EXPECT_EQ(last_exit(), 1 + 64);
 }
 

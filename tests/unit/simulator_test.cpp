@@ -690,11 +690,9 @@ TEST(SimulatedTime, DataThatExceedACacheTakeTheTimesBeyondIt) {
   EXPECT_EQ(reduced(0), 2 * 1000 * gamma_);
   EXPECT_EQ(reduced(2048), 2 * 1000 * gamma_);  // and as much that is shared or worked in
   EXPECT_EQ(copied(), 2 * 1000 * 0x1p-22);
-  EXPECT_EQ(reduced(2049), 2 * 1000 * 2 * gamma_);
-  EXPECT_EQ(copied(), 2 * 1000 * 0x1p-20);
-  EXPECT_EQ(reduced(4096), 2 * 1000 * 2 * gamma_);  // four ranks share the second cache
-  EXPECT_EQ(reduced(4097), 2 * 1000 * 4 * gamma_);
-  EXPECT_EQ(copied(), 2 * 1000 * 0x1p-19);
+  EXPECT_DOUBLE_EQ(reduced(4096), 2 * 1000 * 1.5 * gamma_);  // half of 8192 are beyond the first cache
+  EXPECT_DOUBLE_EQ(copied(), 2 * 1000 * (0x1p-22 + 0x1p-20) / 2);
+  EXPECT_DOUBLE_EQ(reduced(8192), 2 * 1000 * (1.75 + 4) / 2 * gamma_);  // four ranks share the second cache
   EXPECT_EQ(reduced(8), 2 * 1000 * gamma_);
 }
 
@@ -708,7 +706,8 @@ TEST(SimulatedTime, MemoryIsSharedOnlyBeyondACache) {
   };
   EXPECT_EQ(reduced(), 2 * 1024 * gamma_);
   simulator.set_call_bytes(1 << 20);
-  EXPECT_DOUBLE_EQ(reduced(), 4 * 4 * 1024 / (3 / gamma_));  // reads three and writes one
+  // Reads three and writes one; 4 KiB of 2 MiB are in the cache.
+  EXPECT_DOUBLE_EQ(reduced(), 4 * 4 * 1024 / (3 / gamma_) * (1 - 0x1p-9));
 }
 
 TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {

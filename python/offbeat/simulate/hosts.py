@@ -214,6 +214,13 @@ class Place:
             before = arrivals
         return found
 
+    def simulate_exits_us(self, phases: Phases, size_bytes: int) -> list[float]:
+        """When each rank leaves a call that all begin at 0, in microseconds."""
+        now = [0.0] * self.shape.ranks
+        for phase in phases:
+            now = self._exits(phase, size_bytes, now, None, math.inf)
+        return now
+
     def _exits(
         self,
         phase: Phase,
