@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compare collectives that others measured on one node with their simulations on the machine file of that node.
+"""Compare collectives that others measured on one node with simulations on the machine file of that node.
 
     build/venv/bin/python benchmarks/published_check.py --json
     build/venv/bin/python benchmarks/published_check.py --only rome-openmpi --times
 
-The measured times are those of benchmarks/published/collectives/one-node. An algorithm with a name runs as offbeat's
-algorithm of that name, a default as hosts.txt says. OSU's benchmarks print the mean over ranks, so the simulated time
-is that mean, too.
+The measured times are those of benchmarks/published/collectives/one-node. An algorithm with a name runs as
+offbeat's algorithm of that name, a default as hosts.txt says. OSU's benchmarks print the mean over ranks, so
+the simulated time is that mean, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -28,7 +28,6 @@ from markdown_table import table  # noqa: E402
 from offbeat.simulate import agreement, hosts, machine  # noqa: E402
 from offbeat.simulate.agreement import Time  # noqa: E402
 from offbeat.simulate.simulation import Shape  # noqa: E402
-from offbeat.units import format_size  # noqa: E402
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,7 +41,11 @@ NAMES = {  # offbeat's, of the collective and the name in the table
     "bcast": {"basic_linear": "linear", "binomial": "binomial", "pipeline": "chain"},
     "reduce": {"linear": "linear", "binomial": "binomial", "rabenseifner": "rabenseifner"},
 }
+HEADINGS = ("table", "algorithm", "most ranks", *agreement.HEADINGS)
 HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Cray MPICH": "mpich"}
+
+
+Cell = dict[str, Any]  # a time, as the result file has it
 
 
 @dataclass(frozen=True)
@@ -74,50 +77,83 @@ def curves(only: str = "") -> Iterator[Curve]:
         for series in document["series"]:
             name = series["algorithm"]
             is_named = name in NAMES.get(document["collective"], {})
-            is_unknown = not is_named and ("default" not in name or "persistent" in name)
+            is_unknown = not is_named and (not name.startswith("default") or "persistent" in name)
             if is_unknown or series["mapping"] == "--map-by socket":
                 continue
-            common = path.stem, document["collective"], MACHINES[document["machine"]], host, series["algorithm"]
+            common = (
+                path.stem,
+                document["collective"],
+                MACHINES[document["machine"]],
+                host,
+                series["algorithm"],
+            )
             if document["columns"][0] == "ranks":
                 for ranks, us in series["rows"]:
                     yield Curve(*common, ranks, ((series["bytes"], us),))
             else:
-                yield Curve(*common, series["ranks"], tuple((row[0], row[1]) for row in series["rows"] if row[0] % 4 == 0))
+                yield Curve(
+                    *common,
+                    series["ranks"],
+                    tuple((row[0], row[1]) for row in series["rows"] if row[0] % 4 == 0),
+                )
 
 
-def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> dict[Time, float]:
-    """The times of a curve, with their simulated values. A size without a known algorithm is left out."""
+def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> Iterator[Cell]:
+    """The cells of a curve. A size without a known algorithm is left out."""
     key = curve.machine, curve.ranks
     if key not in places:
         places[key] = hosts.Place(machine.read(curve.machine), Shape(1, curve.ranks))
-    found = {}
     for size, us in curve.rows:
         if alternatives := curve.phases(size):
-            time = Time(curve.ranks, size, curve.file, 0.0, 0, curve.algorithm, us)
-            found[time] = min(fmean(places[key].simulate_exits_us(each, size)) for each in alternatives)
-    return found
+            mean_us = min(fmean(places[key].simulate_exits_us(each, size)) for each in alternatives)
+            yield {
+                "table": curve.file,
+                "machine": curve.machine,
+                "collective": curve.collective,
+                "algorithm": curve.algorithm,
+                "ranks": curve.ranks,
+                "size_bytes": size,
+                "published_us": us,
+                "simulated_us": float(f"{mean_us:.4g}"),
+            }
 
 
-def check(only: str = "", every: int = 1) -> dict[Curve, dict[Time, float]]:
+def check(only: str = "", every: int = 1) -> list[Cell]:
     """Simulate the published curves, or each `every`-th size of them."""
     places: dict[tuple[str, int], hosts.Place] = {}
-    found = {}
-    for curve in curves(only):
-        few = replace(curve, rows=curve.rows[::every])
-        if times := simulated(few, places):
-            found[curve] = times
+    return [
+        cell for curve in curves(only) for cell in simulated(replace(curve, rows=curve.rows[::every]), places)
+    ]
+
+
+def compared(cells: Iterable[Cell]) -> dict[Time, float]:
+    """The published and simulated times, as offbeat compares them: pairs are two algorithms of one table."""
+    return {
+        Time(
+            cell["ranks"], cell["size_bytes"], cell["table"], 0.0, 0, cell["algorithm"], cell["published_us"]
+        ): cell["simulated_us"]
+        for cell in cells
+    }
+
+
+def rows(cells: Sequence[Cell]) -> list[list[str]]:
+    """A row for each table and algorithm. A default has no pairs: another algorithm may stand for it."""
+    found = []
+    for name in dict.fromkeys(cell["table"] for cell in cells):
+        mine = [cell for cell in cells if cell["table"] == name]
+        named = [cell for cell in mine if not is_default(cell)]
+        for algorithm in dict.fromkeys(cell["algorithm"] for cell in mine):
+            own = [cell for cell in mine if cell["algorithm"] == algorithm]
+            of = own if is_default(own[0]) else named
+            most = max(cell["ranks"] for cell in own)
+            columns = agreement.compare(compared(of), algorithm=algorithm).columns()
+            found.append([name, algorithm, str(most), *columns])
     return found
 
 
-def rows(found: dict[Curve, dict[Time, float]]) -> list[list[str]]:
-    """A row for each table and algorithm, and one for each table with its pairs."""
-    lines = []
-    for file in dict.fromkeys(curve.file for curve in found):
-        mine = {curve: times for curve, times in found.items() if curve.file == file}
-        together = {time: us for times in mine.values() for time, us in times.items()}
-        for name in dict.fromkeys(curve.algorithm for curve in mine):
-            lines.append([file, name, *agreement.compare(together, algorithm=name).columns()])
-    return lines
+def is_default(cell: Cell) -> bool:
+    """Whether the host chose the algorithm."""
+    return str(cell["algorithm"]).startswith("default")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -125,21 +161,23 @@ def main(words: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="files whose name has this text")
-    parser.add_argument("--times", action="store_true", help="print all times")
+    parser.add_argument("--times", action="store_true", help="print all times, too")
     result_file.add_option(parser)
     arguments = parser.parse_args(words)
     written = result_file.ResultFile(arguments.json)
-    found = check(arguments.only)
+    cells = check(arguments.only)
     if arguments.times:
-        for curve, times in found.items():
-            cells = " ".join(f"{format_size(t.size_bytes)}:{t.us:.4g},{us:.4g}" for t, us in times.items())
-            print(f"{curve.file} {curve.algorithm} {curve.ranks}: {cells}")
-    print(table(["table", "algorithm", *agreement.HEADINGS], rows(found)))
-    cells: list[dict[str, Any]] = [
-        {"table": curve.file, "collective": curve.collective, "machine": curve.machine, "algorithm": curve.algorithm,
-         "ranks": curve.ranks, "size_bytes": time.size_bytes, "published_us": time.us, "simulated_us": us}
-        for curve, times in found.items() for time, us in times.items()
-    ]  # fmt: skip
+        shown = ("table", "algorithm", "ranks", "size_bytes", "published_us", "simulated_us")
+        print(
+            table(
+                shown,
+                [
+                    [f"{cell[name]:.4g}" if name.endswith("_us") else str(cell[name]) for name in shown]
+                    for cell in cells
+                ],
+            )
+        )
+    print(table(HEADINGS, rows(cells)))
     written.write(cells)
 
 

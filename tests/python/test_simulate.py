@@ -95,8 +95,39 @@ put_line_ns = 9
 ranks_per_cache = 4
 """
 
+# Levels say what these keys say, so no file has both.
+WITHOUT_LEVELS = ("node_memory_bandwidth_gb_per_s = ", "far_line_ns = ", "ranks_per_cache = 4")
+LEVELS = """\
+line_share = 0.625
+[[within_node.level]]
+cores = 2
+line_ns = 300
+core_gb_per_s = 4.5
+link_gb_per_s = 1.5
+memory_gb_per_s = 15
+[[within_node.level]]
+cores = 6
+line_ns = 400
+core_gb_per_s = 2.5
+[[within_node.level]]
+line_ns = 500
+core_gb_per_s = 1.25
+"""
+
+
+def with_levels() -> str:
+    kept = [line for line in EVERY_KEY.splitlines() if not line.startswith(WITHOUT_LEVELS)]
+    text = "\n".join(kept).replace("[within_node]\n", "[within_node]\nmessage_lines = 2\n")
+    return text.replace("receive_ns_per_byte = 0.45\n", "receive_ns_per_byte = 0.45\n" + LEVELS)
+
 
 # What is said of the costs that are zero unless a file says otherwise.
+EXTRAS_OF_LEVELS = (
+    "waiting for 2 lines", "0.625 of the lines",
+    "300 ns a line among 2, 4.5 GB/s a core, 1.5 GB/s in and out",
+    "15 GB/s of memory",
+    "400 ns a line among 6, 2.5 GB/s a core", "500 ns a line among all, 1.25 GB/s a core",
+)  # fmt: skip
 EXTRAS = (
     "beyond 2000 B 0.75 and 0.625 ns a byte, 13 GB/s",
     "copying 0.375 and 0.875 ns", "copying 0.4 and 0.45 ns",
@@ -134,9 +165,12 @@ def test_times_are_those_of_the_machine() -> None:
     assert found.causes == []
 
 
-def test_every_key_has_its_effect() -> None:
+@pytest.mark.parametrize(
+    ("file", "extras"), [(EVERY_KEY, EXTRAS), (with_levels(), EXTRAS_OF_LEVELS)], ids=["plain", "levels"]
+)
+def test_every_key_has_its_effect(file: str, extras: Sequence[str]) -> None:
     """Also: what is said of a machine names each of its numbers."""
-    whole = machine.parse(EVERY_KEY, "machine")
+    whole = machine.parse(file, "machine")
     said = " ".join(value for _, value in whole.facts())
     for number in (
         "1 µs",
@@ -147,7 +181,7 @@ def test_every_key_has_its_effect() -> None:
         "from 200 B",
         "7 GB/s a node",
         "0.5 and 0.25 ns",
-        *EXTRAS,
+        *extras,
     ):
         assert number in said
     algorithms = [
@@ -162,13 +196,14 @@ def test_every_key_has_its_effect() -> None:
         run = simulation.run_plan(plan(text, **usual), quiet)
         return [result.last_delays_us[0] for result in run.results]
 
-    before = times(EVERY_KEY)
-    lines = EVERY_KEY.splitlines()
+    known = [] if file == EVERY_KEY else EVERY_KEY.splitlines()
+    before = times(file)
+    lines = file.splitlines()
     for place, line in enumerate(lines):
         key, equals, value = line.partition(" = ")
-        if not equals or key in ("name", "source"):
+        if not equals or key in ("name", "source") or line in known:
             continue
-        other = "0.1" if "." in value or "bandwidth" in key else str(int(value) * 3 // 2 + 1)
+        other = "0.1" if "." in value or key.endswith("gb_per_s") else str(int(value) * 3 // 2 + 1)
         if key == "ranks_per_cache":
             other = "1"
         changed = [*lines[:place], f"{key} = {other}", *lines[place + 1 :]]
@@ -200,7 +235,11 @@ def test_a_machine_comes_with_offbeat() -> None:
         "cluster",
         "ethernet",
         "ethernet_tcp",
+        "genoa",
+        "grace",
         "infiniband",
+        "rome",
+        "sapphire_rapids",
         "slingshot",
     ]
     for name in machine.names():
@@ -264,6 +303,31 @@ def test_a_machine_comes_with_offbeat() -> None:
             "[core]",
             "[board]\nline_ns = 1\nranks_per_cache = 3000000000\n[core]",
             "'3000000000' is not a whole number from 0 to 2147483647",
+        ),
+        (
+            "[between_nodes]",
+            2 * "[[within_node.level]]\nline_ns = 1\ncores = 4\n" + "[between_nodes]",
+            "within_node.level number 2.cores: 4 is not more than the 4 of the level before",
+        ),
+        (
+            "[between_nodes]",
+            2 * "[[within_node.level]]\nline_ns = 1\n" + "[between_nodes]",
+            "within_node.level number 2.cores: the level before has all cores of the node already",
+        ),
+        (
+            "[between_nodes]",
+            "[[within_node.level]]\nline_ns = 1\nlink_gb_per_s = 0\n[between_nodes]",
+            "within_node.level number 1.link_gb_per_s: '0' is not a number from 1e-12",
+        ),
+        (
+            "[between_nodes]",
+            "[[within_node.level]]\nline_ns = 1\nmemory_gb_per_s = 1\n[between_nodes]",
+            "within_node.level number 1.memory_gb_per_s: it needs a [[core.beyond]]",
+        ),
+        (
+            "[between_nodes]",
+            "[[within_node.level]]\nline_ns = 1\n[board]\nline_ns = 1\nfar_line_ns = 1\n[between_nodes]",
+            "within_node.level number 1.line_ns: it takes the place of far_line_ns and ranks_per_cache",
         ),
         ("latency_us = 2", "latncy_us = 2", "between_nodes.latency_us: it is missing"),
         (
@@ -419,6 +483,13 @@ def test_vectors_may_have_no_data(collective: str) -> None:
     assert made > 0
 
 
+def test_json_has_null_for_each_rate_without_a_limit() -> None:
+    text = with_levels()
+    found = json.loads(simulation.Simulation(plan(text)).to_json())["machine"]
+    assert [level["link_gb_per_s"] for level in found["levels"]] == [1.5, None, None]
+    assert found["beyond"][0]["node_memory_bandwidth_gb_per_s"] is None
+
+
 def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:
     (tmp_path / "plain.toml").write_text(PLAIN)
     done = offbeat(
@@ -436,7 +507,7 @@ def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:
     assert document["machine"]["between_nodes"] == [
         {
             "from_bytes": 0, "latency_us": 2.0, "bandwidth_gb_per_s": 0.001,
-            "send_ns_per_byte": 0.0, "receive_ns_per_byte": 0.0,
+            "send_ns_per_byte": 0.0, "receive_ns_per_byte": 0.0, "line_share": 1.0,
         }
     ]  # fmt: skip
     for limit in ("node_bandwidth", "node_receive_bandwidth", "node_memory_bandwidth"):

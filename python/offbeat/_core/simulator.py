@@ -79,7 +79,8 @@ class _Description(ctypes.Structure):
         ("within_node_message", _FiveCosts), ("between_nodes_message", _FiveCosts),
         ("within_node_eager_bytes", ctypes.POINTER(ctypes.c_size_t)),
         ("node_gap", ctypes.c_double), ("ejection_rate", ctypes.c_double), ("memory_rate", ctypes.c_double),
-        ("step", ctypes.c_double), ("beyond", _Caches), ("levels", _Levels), ("message_lines", ctypes.c_double),
+        ("step", ctypes.c_double), ("beyond", _Caches), ("levels", _Levels),
+        ("message_lines", ctypes.c_double),
     )  # fmt: skip
 
 
@@ -127,8 +128,8 @@ class SimulatedMachine:
     written, and the bytes of a window. A message costs a send and a receive overhead, a send and a receive
     gap, and a handshake. ``beyond`` has a cache's bytes, the ranks that share it, and the gamma, copy and
     memory rate for calls that exceed it. A core takes ``step`` to begin an exchange, a copy or a combination.
-    ``levels`` has the ranks that share a level (0: all of a node), the time of a line, the seconds per byte of
-    further lines, and the rates of the link and of the memory of a group; the nearest level comes first.
+    ``levels`` has the ranks that share a level (0: all of a node), the time of a line, the seconds per byte
+    of further lines, and the rates of the link and of the memory of a group; the nearest level comes first.
     Within a node, a message waits for ``message_lines`` lines.
     """
 

@@ -43,6 +43,8 @@ class Protocol:
         copies = ""
         if self.send_ns_per_byte or self.receive_ns_per_byte:
             copies = f", cores copying {self.send_ns_per_byte:g} and {self.receive_ns_per_byte:g} ns a byte"
+        if self.line_share != 1:
+            copies += f", {self.line_share:g} of the lines of a level"
         return f"{beginning}{self.latency_us:g} µs and {self.bandwidth_gb_per_s:g} GB/s{copies}"
 
 
@@ -259,6 +261,8 @@ class Machine:
         for parts, message in ((within, self.message_within_node), (between, self.message_between_nodes)):
             if text := str(message):
                 parts.append(text)
+        if self.message_lines:
+            within.append(f"waiting for {self.message_lines:g} lines")
         core = _core_in_words(
             self.combine_ns_per_byte, self.copy_ns_per_byte, self.node_memory_bandwidth_gb_per_s
         )

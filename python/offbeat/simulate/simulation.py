@@ -159,9 +159,15 @@ class Simulation:
 
 def _dumps(value: Any) -> str:
     """Convert to strict JSON. An infinite rate becomes null."""
+    return json.dumps(_without_infinity(value), allow_nan=False)
+
+
+def _without_infinity(value: Any) -> Any:
     if isinstance(value, dict):
-        value = {name: None if each == float("inf") else each for name, each in value.items()}
-    return json.dumps(value, allow_nan=False)
+        return {name: _without_infinity(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinity(each) for each in value]
+    return None if value == float("inf") else value
 
 
 # Called now and then with a description of the current simulation, the number of finished ones, and the
