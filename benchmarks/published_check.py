@@ -45,7 +45,7 @@ HEADINGS = ("table", "algorithm", "most ranks", *agreement.HEADINGS)
 HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Cray MPICH": "mpich"}
 
 
-Cell = dict[str, Any]  # a time, as the result file has it
+Cell = dict[str, Any]  # a curve with its simulated times, as the result file has it
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Curve:
         """What the simulator runs: the fastest of these."""
         if name := NAMES.get(self.collective, {}).get(self.algorithm):
             return ((hosts.Phase("all", self.collective, name),),)
-        return hosts.default_algorithm(self.host, self.collective, Shape(1, self.ranks), size_bytes)
+        collective = self.collective.removesuffix("v")  # allgatherv: OSU's blocks are equally long
+        return hosts.default_algorithm(self.host, collective, Shape(1, self.ranks), size_bytes)
 
 
 def curves(only: str = "") -> Iterator[Curve]:
@@ -98,41 +99,39 @@ def curves(only: str = "") -> Iterator[Curve]:
                 )
 
 
-def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> Iterator[Cell]:
-    """The cells of a curve. A size without a known algorithm is left out."""
+def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> Cell:
+    """A curve with its simulated times. A size without a known algorithm is left out."""
     key = curve.machine, curve.ranks
     if key not in places:
         places[key] = hosts.Place(machine.read(curve.machine), Shape(1, curve.ranks))
+    times = []
     for size, us in curve.rows:
         if alternatives := curve.phases(size):
             mean_us = min(fmean(places[key].simulate_exits_us(each, size)) for each in alternatives)
-            yield {
-                "table": curve.file,
-                "machine": curve.machine,
-                "collective": curve.collective,
-                "algorithm": curve.algorithm,
-                "ranks": curve.ranks,
-                "size_bytes": size,
-                "published_us": us,
-                "simulated_us": float(f"{mean_us:.4g}"),
-            }
+            times.append([size, us, float(f"{mean_us:.4g}")])
+    return {
+        "table": curve.file,
+        "machine": curve.machine,
+        "collective": curve.collective,
+        "algorithm": curve.algorithm,
+        "ranks": curve.ranks,
+        "bytes_published_us_simulated_us": times,
+    }
 
 
 def check(only: str = "", every: int = 1) -> list[Cell]:
     """Simulate the published curves, or each `every`-th size of them."""
     places: dict[tuple[str, int], hosts.Place] = {}
-    return [
-        cell for curve in curves(only) for cell in simulated(replace(curve, rows=curve.rows[::every]), places)
-    ]
+    cells = [simulated(replace(curve, rows=curve.rows[::every]), places) for curve in curves(only)]
+    return [cell for cell in cells if cell["bytes_published_us_simulated_us"]]
 
 
 def compared(cells: Iterable[Cell]) -> dict[Time, float]:
     """The published and simulated times, as offbeat compares them: pairs are two algorithms of one table."""
     return {
-        Time(
-            cell["ranks"], cell["size_bytes"], cell["table"], 0.0, 0, cell["algorithm"], cell["published_us"]
-        ): cell["simulated_us"]
+        Time(cell["ranks"], size, cell["table"], 0.0, 0, cell["algorithm"], published_us): simulated_us
         for cell in cells
+        for size, published_us, simulated_us in cell["bytes_published_us_simulated_us"]
     }
 
 
@@ -167,16 +166,9 @@ def main(words: Sequence[str] | None = None) -> None:
     written = result_file.ResultFile(arguments.json)
     cells = check(arguments.only)
     if arguments.times:
-        shown = ("table", "algorithm", "ranks", "size_bytes", "published_us", "simulated_us")
-        print(
-            table(
-                shown,
-                [
-                    [f"{cell[name]:.4g}" if name.endswith("_us") else str(cell[name]) for name in shown]
-                    for cell in cells
-                ],
-            )
-        )
+        for cell in cells:
+            times = (f"{each[0]}: {each[1]}, {each[2]}" for each in cell["bytes_published_us_simulated_us"])
+            print(cell["table"], cell["algorithm"], cell["ranks"], "ranks:", "; ".join(times))
     print(table(HEADINGS, rows(cells)))
     written.write(cells)
 

@@ -274,6 +274,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "training_tables": measured.training_tables,
     "model_check_table": measured.model_check_table,
     "model_check_times": measured.model_check_times,
+    "published_check_table": measured.published_check_table,
+    "many_cores_table": measured.many_cores_table,
     "paper_1_table": measured.paper_1_table,
 }
 

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tools"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
 
 import paper_training  # noqa: E402
+import published_check  # noqa: E402
 import result_file  # noqa: E402
 from markdown_table import table  # noqa: E402
 
@@ -339,6 +340,33 @@ def model_check_times() -> str:
 
 def _us(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def published_check_table() -> str:
+    """How many of the simulated times agree with those that others measured, for each table and algorithm."""
+    return table(published_check.HEADINGS, published_check.rows(results("published_check")["cells"]))
+
+
+def many_cores_table() -> str:
+    """Simulated times of offbeat's defaults on one node of Rome."""
+    rome, ranks = machine.read("rome"), (16, 64, 128)
+    calls = [("barrier", "arrival_counter", 0)]
+    calls += [("allreduce", "arrival_tree", size) for size in (8, 1 << 10, 64 << 10)]
+    calls += [(name, "arrival_direct", size) for name in ("bcast", "allgather") for size in (8, 8 << 10)]
+    calls += [("reduce", "arrival_tree", size) for size in (8, 64 << 10)]
+    rows = [
+        [
+            f"`{name}`",
+            format_size(size),
+            *(_us(_simulated_us(rome, each, name, expression, size)) for each in ranks),
+        ]
+        for name, expression, size in calls
+    ]
+    return table(["call", "size", *(f"{each} ranks" for each in ranks)], rows)
+
+
+def _simulated_us(read: machine.Machine, ranks: int, collective: str, expression: str, size: int) -> float:
+    return 1e6 * max(read.simulated(1, ranks).run(collective, expression, size, [], None)["exits"])
 
 
 def paper_1_table() -> str:

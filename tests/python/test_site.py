@@ -338,7 +338,6 @@ def test_result_files_say_what_made_them(path: Path) -> None:
 
 # Tables of numbers that a unit test computes and checks, and a word by which the page names it.
 CHECKED = {
-    "explanation/many-cores.md": "ManyCoresCost",
     "explanation/models.md": "tests/unit/cost_test.cpp",
 }
 

@@ -58,7 +58,7 @@ class Agreement:
         """The cells of a table, under HEADINGS."""
         return [
             str(self.times), f"{self.times_share:.0%}", f"{self.median_ratio:.2f}", str(self.pairs),
-            f"{self.order_share:.0%}",
+            f"{self.order_share:.0%}" if self.pairs else "-",
         ]  # fmt: skip
 
     @property
