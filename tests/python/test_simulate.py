@@ -230,6 +230,7 @@ def test_a_late_node_is_one_of_the_machine() -> None:
 
 
 def test_a_machine_comes_with_offbeat() -> None:
+    """Both readers know its keys: that of simulations, and that of grid(auto)."""
     assert machine.names() == [
         "blue_waters",
         "cluster",
@@ -245,6 +246,7 @@ def test_a_machine_comes_with_offbeat() -> None:
     for name in machine.names():
         known = machine.read(name)
         assert known.source
+        assert _core.machine_name(machine.path_of(name)) == known.name
         assert known.simulated(2, 4).run("barrier", "dissemination", 0, [], None)["messages"] > 0
     assert machine.read("cluster").board is not None
 
@@ -481,6 +483,12 @@ def test_vectors_may_have_no_data(collective: str) -> None:
                     assert last > 0 or size == 0, (name, shape, size)
                     made += 1
     assert made > 0
+
+
+def test_grid_reads_a_file_with_every_key(tmp_path: Path) -> None:
+    for text in (EVERY_KEY, with_levels()):
+        (tmp_path / "every.toml").write_text(text)
+        assert _core.machine_name(str(tmp_path / "every.toml")) == "every key"
 
 
 def test_json_has_null_for_each_rate_without_a_limit() -> None:

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from offbeat import _core
 from offbeat.errors import CommandError
+from offbeat.simulate.toml_table import LEAST, Table, quoted
 from offbeat.units import format_size
 
 if sys.version_info >= (3, 11):
@@ -22,9 +20,7 @@ else:
     import tomli as tomllib
 
 _WINDOW_BYTES = 1 << 20  # the default length of a window of a board
-_MAX_SIZE_BYTES = 1 << 62
 _MOST_INT = (1 << 31) - 1
-_LEAST, _MOST = 1e-12, 1e12  # the bounds of other numbers, so that results stay finite
 
 
 @dataclass(frozen=True)
@@ -323,7 +319,7 @@ def parse(text: str, where: str) -> Machine:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CommandError(f"{where}: {error or 'nested too deeply'}") from None
-    whole = _Table(document, where)
+    whole = Table(document, where)
     core = whole.table("core")
     within = whole.table("within_node")
     between = whole.table("between_nodes")
@@ -331,9 +327,9 @@ def parse(text: str, where: str) -> Machine:
     machine = Machine(
         name=whole.text("name"),
         source=whole.text("source", ""),
-        node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", least=_LEAST, default=math.inf),
+        node_bandwidth_gb_per_s=between.number("node_bandwidth_gb_per_s", least=LEAST, default=math.inf),
         node_receive_bandwidth_gb_per_s=between.number(
-            "node_receive_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+            "node_receive_bandwidth_gb_per_s", least=LEAST, default=math.inf
         ),
         node_gap_us=between.number("node_gap_us", default=0.0),
         message_within_node=_message(within),
@@ -348,7 +344,7 @@ def parse(text: str, where: str) -> Machine:
         copy_ns_per_byte=core.number("copy_ns_per_byte", default=0.0),
         envelope_bytes=whole.integer("envelope_bytes", default=0),
         node_memory_bandwidth_gb_per_s=core.number(
-            "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+            "node_memory_bandwidth_gb_per_s", least=LEAST, default=math.inf
         ),
         step_ns=core.number("step_ns", default=0.0),
         beyond=_beyond(core),
@@ -363,7 +359,7 @@ def parse(text: str, where: str) -> Machine:
     return machine
 
 
-def _protocols(table: _Table, *, copied: bool) -> tuple[Protocol, ...]:
+def _protocols(table: Table, *, copied: bool) -> tuple[Protocol, ...]:
     found = [_protocol(table, 0, copied=copied)]
     for longer in table.tables("longer"):
         begin = longer.integer("from_bytes", least=found[-1].from_bytes + 1)
@@ -373,17 +369,17 @@ def _protocols(table: _Table, *, copied: bool) -> tuple[Protocol, ...]:
     return tuple(found)
 
 
-def _protocol(table: _Table, from_bytes: int, *, copied: bool) -> Protocol:
+def _protocol(table: Table, from_bytes: int, *, copied: bool) -> Protocol:
     return Protocol(
         from_bytes,
         table.number("latency_us"),
-        table.number("bandwidth_gb_per_s", least=_LEAST),
+        table.number("bandwidth_gb_per_s", least=LEAST),
         *(table.number(f"{side}_ns_per_byte", default=0.0) for side in ("send", "receive") if copied),
         *([table.number("line_share", default=1.0)] if copied else []),
     )
 
 
-def _levels(within_node: _Table) -> tuple[Level, ...]:
+def _levels(within_node: Table) -> tuple[Level, ...]:
     found: list[Level] = []
     for table in within_node.tables("level"):
         if found and found[-1].cores == 0:
@@ -392,15 +388,14 @@ def _levels(within_node: _Table) -> tuple[Level, ...]:
         if found and 0 < cores <= found[-1].cores:
             raise table.wrong("cores", f"{cores} is not more than the {found[-1].cores} of the level before")
         rates = (
-            table.number(f"{of}_gb_per_s", least=_LEAST, default=math.inf)
-            for of in ("core", "link", "memory")
+            table.number(f"{of}_gb_per_s", least=LEAST, default=math.inf) for of in ("core", "link", "memory")
         )
         found.append(Level(cores, table.number("line_ns"), *rates))
         table.refuse_unknown_keys()
     return tuple(found)
 
 
-def _check_levels(machine: Machine, within_node: _Table) -> None:
+def _check_levels(machine: Machine, within_node: Table) -> None:
     """Refuse two answers to one question."""
     level = within_node.tables("level")[0]
     board = machine.board
@@ -416,7 +411,7 @@ def _check_levels(machine: Machine, within_node: _Table) -> None:
         raise level.wrong("memory_gb_per_s", "it takes the place of node_memory_bandwidth_gb_per_s")
 
 
-def _beyond(core: _Table) -> tuple[Beyond, ...]:
+def _beyond(core: Table) -> tuple[Beyond, ...]:
     found: list[Beyond] = []
     for table in core.tables("beyond"):
         least = found[-1].cache_bytes + 1 if found else 0
@@ -427,7 +422,7 @@ def _beyond(core: _Table) -> tuple[Beyond, ...]:
                 combine_ns_per_byte=table.number("combine_ns_per_byte"),
                 copy_ns_per_byte=table.number("copy_ns_per_byte"),
                 node_memory_bandwidth_gb_per_s=table.number(
-                    "node_memory_bandwidth_gb_per_s", least=_LEAST, default=math.inf
+                    "node_memory_bandwidth_gb_per_s", least=LEAST, default=math.inf
                 ),
             )
         )
@@ -435,7 +430,7 @@ def _beyond(core: _Table) -> tuple[Beyond, ...]:
     return tuple(found)
 
 
-def _message(table: _Table) -> Message:
+def _message(table: Table) -> Message:
     return Message(
         send_overhead_us=table.number("send_overhead_us", default=0.0),
         receive_overhead_us=table.number("receive_overhead_us", default=0.0),
@@ -445,7 +440,7 @@ def _message(table: _Table) -> Message:
     )
 
 
-def _board(table: _Table) -> Board:
+def _board(table: Table) -> Board:
     board = Board(
         line_ns=table.number("line_ns"),
         far_line_ns=table.number("far_line_ns", default=0.0),
@@ -457,91 +452,21 @@ def _board(table: _Table) -> Board:
     return board
 
 
-def _algorithm(table: _Table) -> FittedAlgorithm:
+def _algorithm(table: Table) -> FittedAlgorithm:
     level = _level(table, "level", "between_nodes")
     found = FittedAlgorithm(
         table.text("expression"),
         table.text("mpi", ""),
         level,
         table.number("latency_us"),
-        table.number("bandwidth_gb_per_s", least=_LEAST),
+        table.number("bandwidth_gb_per_s", least=LEAST),
     )
     table.refuse_unknown_keys()
     return found
 
 
-def _level(table: _Table, key: str, default: str) -> str:
+def _level(table: Table, key: str, default: str) -> str:
     level = table.text(key, default)
     if level not in ("within_node", "between_nodes", default):
-        raise table.wrong(key, f"{_quoted(level)} is neither between_nodes nor within_node")
+        raise table.wrong(key, f"{quoted(level)} is neither between_nodes nor within_node")
     return level
-
-
-class _Table:
-    """A table of the file. It remembers which keys were read, so ``refuse_unknown_keys`` finds the others."""
-
-    def __init__(self, values: Mapping[str, Any], where: str, path: str = "") -> None:
-        self._values = values
-        self._where = where
-        self._path = path
-        self._known: list[str] = []
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self._get(key, default)
-        if not isinstance(value, str):
-            raise self.wrong(key, f"{_quoted(value)} is not a text in quotes")
-        return value
-
-    def number(self, key: str, *, least: float = 0, default: float | None = None) -> float:
-        value = self._get(key, default)
-        if value is default and default is not None:
-            return float(default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MOST:
-            raise self.wrong(key, f"{_quoted(value)} is not a number from {least:g} to {_MOST:g}")
-        return float(value)
-
-    def integer(
-        self, key: str, *, least: int = 0, most: int = _MAX_SIZE_BYTES, default: int | None = None
-    ) -> int:
-        value = self._get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(key, f"{_quoted(value)} is not a whole number from {least} to {most}")
-        return value
-
-    def table(self, key: str) -> _Table:
-        value = self._get(key, None)
-        if not isinstance(value, dict):
-            raise self.wrong(key, f"it must be a table, which begins with [{self._name(key)}]")
-        return _Table(value, self._where, self._name(key))
-
-    def tables(self, key: str) -> list[_Table]:
-        value = self._get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise self.wrong(key, f"it must be tables, each of which begins with [[{self._name(key)}]]")
-        return [
-            _Table(each, self._where, f"{self._name(key)} number {number}")
-            for number, each in enumerate(value, start=1)
-        ]
-
-    def refuse_unknown_keys(self) -> None:
-        for key in self._values:
-            if key not in self._known:
-                near = difflib.get_close_matches(key, self._known, n=1)
-                hint = f" (did you mean {near[0]}?)" if near else f"; known are {', '.join(self._known)}"
-                raise self.wrong(key, f"unknown key{hint}")
-
-    def _get(self, key: str, default: Any) -> Any:
-        self._known.append(key)
-        if key not in self._values and default is None:
-            raise self.wrong(key, "it is missing")
-        return self._values.get(key, default)
-
-    def _name(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
-
-    def wrong(self, key: str, why: str) -> CommandError:
-        return CommandError(f"{self._where}: {self._name(key)}: {why}")
-
-
-def _quoted(value: Any) -> str:
-    return f"'{str(value)[:40]}'"
