@@ -230,8 +230,9 @@ def test_an_exchange_says_what_cores_copy() -> None:
     read = written(found)
     assert read.within_node[-1].send_ns_per_byte == pytest.approx(0.5 / 3, rel=0.1)
     # The machine takes as long for an exchange as the one that was measured.
-    exits = read.simulated(1, 2).run("allreduce", "recursive_doubling", 1 << 20, [0.0] * 2, None)["exits"]
-    combining = found.beyond[-1].values["combine_ns_per_byte"].value * 1e-3 * (1 << 20)
+    cached = replace(read, beyond=()).simulated(1, 2)
+    exits = cached.run("allreduce", "recursive_doubling", 1 << 20, [0.0] * 2, None)["exits"]
+    combining = read.combine_ns_per_byte * 1e-3 * (1 << 20)
     assert max(exits) * 1e6 - combining == pytest.approx(0.5 + 0.6 + (1 << 20) / 3000, rel=0.1)
 
 
