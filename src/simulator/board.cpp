@@ -31,8 +31,7 @@ void SimulatedBoard::clear() {
 
 void SimulatedBoard::touch(int member, std::coroutine_handle<> waiter, std::size_t bytes) {
   const std::size_t lines = (bytes + BoardShape::line - 1) / BoardShape::line;
-  const double further =
-      simulator_.network_.put_line * static_cast<double>(std::max<std::size_t>(lines, 1) - 1);
+  const double further = simulator_.put_line() * static_cast<double>(std::max<std::size_t>(lines, 1) - 1);
   simulator_.touch(rank_of(member), waiter, further);
 }
 

@@ -30,6 +30,7 @@ Levels::Levels(std::vector<Level> levels, int nodes, int most_ranks_on_node)
     memory_ranks_ = level.ranks;
   }
   memories_of_node_ = groups(most_ranks_on_node, memory_ranks_);
+  if (!levels_.empty()) farthest_ = index(0, most_ranks_on_node - 1);
 }
 
 std::size_t Levels::index(int place, int other) const {

@@ -31,6 +31,8 @@ class Levels {
 
   [[nodiscard]] bool empty() const { return levels_.empty(); }
   [[nodiscard]] const Level& nearest() const { return levels_.front(); }
+  // Returns the nearest level that all ranks of a node share.
+  [[nodiscard]] const Level& farthest() const { return levels_[farthest_]; }
   // Returns the nearest level that two ranks of a node share.
   [[nodiscard]] const Level& between(int place, int other) const { return levels_[index(place, other)]; }
   // Sends lines through the links between two ranks from `now` on. Returns when the last one has passed.
@@ -54,6 +56,7 @@ class Levels {
   [[nodiscard]] std::size_t index(int place, int other) const;
 
   std::vector<Level> levels_;
+  std::size_t farthest_ = 0;
   std::size_t nodes_ = 1;
   std::size_t memories_of_node_ = 1;
   int memory_ranks_ = 1;

@@ -149,6 +149,12 @@ void Simulator::set_call_bytes(std::size_t bytes) {
   for (SharedPort& memory : memories_) memory.set_rate(core_costs_.memory_rate);
 }
 
+// Nobody knows which core has read the line, so it is as far away as any.
+double Simulator::put_line() const {
+  if (levels_.empty()) return network_.put_line;
+  return std::max(network_.put_line, levels_.farthest().per_byte * static_cast<double>(BoardShape::line));
+}
+
 double Simulator::beyond_cache(double seconds, std::size_t bytes) const {
   return std::max(0.0, seconds - (core_costs_.copy - network_.copy) * static_cast<double>(bytes));
 }
@@ -362,9 +368,9 @@ std::uint64_t Simulator::random() {
 double Simulator::duration(const Computation& computation) const {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
-  const double put = computation.to_shared ? beyond_cache(network_.put_line, BoardShape::line) /
-                                                 static_cast<double>(BoardShape::line)
-                                           : 0;
+  const double put = computation.to_shared
+                         ? beyond_cache(put_line(), BoardShape::line) / static_cast<double>(BoardShape::line)
+                         : 0;
   return network_.step +
          static_cast<double>(computation.destination.bytes()) *
              ((copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) + put) +

@@ -137,7 +137,9 @@ struct Network {
   // A rank's core takes `step` to begin an exchange of messages, a copy or a combination: what it touches
   // first is in no cache.
   double step = 0;
-  double put_line = 0;  // time to take a line that is written to a window from the core that has read it
+  // Time to take a line that is written to a window from the core that has read it; at least that of the
+  // farthest level.
+  double put_line = 0;
   double intra_send_copy = 0;     // O_s of the shortest messages within a node
   double intra_receive_copy = 0;  // O_r
   // The costs of longer messages, shortest first.
@@ -342,6 +344,8 @@ class Simulator {
   [[nodiscard]] double receive_overhead(const SimulatedMessage& message) const;
   // Occupies the receiver's core with the message's copy, from now on.
   void begin_receive_copy(SimulatedMessage& message);
+  // Returns the time to take a line that is written from the core that has read it.
+  [[nodiscard]] double put_line() const;
   // Returns the part of `seconds` for `bytes` bytes that counts beyond a cache.
   [[nodiscard]] double beyond_cache(double seconds, std::size_t bytes) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays

@@ -429,6 +429,12 @@ TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
   EXPECT_EQ(last_exit(put), 1.5 * 128 + 2 * 32);
   network.beyond = {{.cache_bytes = 0, .gamma = 3, .copy = 3}};
   EXPECT_EQ(last_exit(put), 3 * 128);
+  // Perhaps the reader is the farthest core that shares the board.
+  network.beyond.clear();
+  network.levels = {{.ranks = 1, .per_byte = 2}, {.per_byte = 3}};
+  EXPECT_EQ(last_exit(put), 128 + 128 * 2);
+  network.levels.front().per_byte = 0.5;
+  EXPECT_EQ(last_exit(put), 128 + 2 * 64) << "put_line is longer";
 }
 
 // Two pairs of ranks, and 128 bytes a second for each byte that enters a pair or leaves it.
