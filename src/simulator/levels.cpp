@@ -41,7 +41,7 @@ std::size_t Levels::index(int place, int other) const {
 
 double Levels::pass(int node, int from, int to, double now, double bytes) {
   double passed = now;
-  for (std::size_t k = 0; k < index(from, to); ++k) {
+  for (std::size_t k = 0, shared = index(from, to); k < shared; ++k) {
     std::vector<Link>& links = links_[k];
     if (links.empty()) continue;
     const std::size_t first = static_cast<std::size_t>(node) * (links.size() / nodes_);
