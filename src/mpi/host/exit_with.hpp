@@ -13,8 +13,8 @@
 
 namespace offbeat {
 
-// Hydra, the launcher of MPICH and Intel MPI, does not notice a rank that ends before MPI_Init, and the others
-// wait there for ever. It takes this command of PMI-1 from any rank at any time.
+// Hydra, the launcher of MPICH and Intel MPI, does not notice a rank that ends before MPI_Init, and the
+// others wait there for ever. It takes this command of PMI-1 from any rank at any time.
 inline void abort_job_of_hydra() {
   const char* const descriptor = std::getenv("PMI_FD");
   const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;
