@@ -13,21 +13,20 @@ alike; a measured time is the median over the turns. The result has the machine 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import result_file  # noqa: E402
 from markdown_table import table  # noqa: E402
-from offbeat.bench import results  # noqa: E402
+from offbeat.bench import plan, results  # noqa: E402
 from offbeat.simulate import agreement, machine  # noqa: E402
 from offbeat.simulate.agreement import Time  # noqa: E402
 from offbeat.units import format_size  # noqa: E402
@@ -38,17 +37,26 @@ SIZES = "8,64,512,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB"
 PATTERNS = "balanced,last_delayed,random"
 
 
-def run(*words: object) -> None:
+def run(*words: object, variables: Mapping[str, str] | None = None, within_s: float | None = None) -> None:
+    """Run offbeat. If it takes too long, or this process is interrupted, it ends together with its ranks."""
     command = [sys.executable, "-m", "offbeat", *map(str, words)]
     print("$", *command[1:], file=sys.stderr, flush=True)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, **(variables or {})}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
+        try:
+            code = process.wait(within_s)
+        except BaseException:
+            process.terminate()
+            raise
+    if code != 0:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> tuple[str, list[Time]]:
     """The machine file, and the times."""
     file = folder / "machine.toml"
     start = ["-n", arguments.ranks, "--mpi", arguments.mpi]
-    found: dict[Time, list[float]] = {}
+    turns = []
     for turn in range(arguments.turns):
         first = [*start, "--algorithms", "none", "--name", "the machine of the check"]
         again = ["--resume"] if turn else first
@@ -59,37 +67,18 @@ def measure(arguments: argparse.Namespace, folder: Path) -> tuple[str, list[Time
             "bench", *start, "--sizes", SIZES, "--patterns", PATTERNS, "--algorithms", algorithms,
             "--same-buffers", "--skew", arguments.skew, "--budget", arguments.bench, "--json", path,
         )  # fmt: skip
-        measured = results.read(path)
-        for each in measured.results:
-            if each.status != results.MEASURED or each.algorithm == "native":
-                continue
-            cell = each.cell
-            key = Time(
-                arguments.ranks, cell.size_bytes, cell.pattern, 0.0, measured.plan.seed, each.algorithm, 0.0
-            )
-            found.setdefault(key, []).append(each.last_delay.p25)
-            found.setdefault(skew_of(key), []).append(each.skew_us)
-    return file.read_text(encoding="utf-8"), [
-        Time(**{**asdict(key), "us": median(us), "skew_us": median(found[skew_of(key)])})
-        for key, us in found.items()
-        if key.us == 0
-    ]
+        turns.append(results.read(path))
+    times = agreement.measured(turns, arguments.mpi)
+    return file.read_text(encoding="utf-8"), [time for time in times if time.algorithm != plan.NATIVE]
 
 
-def skew_of(key: Time) -> Time:
-    """The key of the skews of a time."""
-    return Time(**{**asdict(key), "us": -1.0})
-
-
-def show(simulated: dict[Time, float]) -> None:
-    rows = [
-        [name, *agreement.compare(simulated, algorithm=name).columns()]
-        for name in dict.fromkeys(time.algorithm for time in simulated)
-    ]
-    rows += [
-        [format_size(size), *agreement.compare(simulated, size_bytes=size).columns()]
-        for size in dict.fromkeys(time.size_bytes for time in simulated)
-    ]
+def show(simulated: dict[Time, float], fields: Sequence[str] = ("algorithm", "size_bytes")) -> None:
+    """Print how many comparisons agree, for each value of the fields, of offbeat's algorithms, and of all."""
+    rows = []
+    for field in fields:
+        for value in dict.fromkeys(getattr(time, field) for time in simulated):
+            name = {"size_bytes": format_size, "ranks": "{} ranks".format}.get(field, str)(value)
+            rows.append([name, *agreement.compare(simulated, **{field: value}).columns()])
     for name, of_these in (("offbeat's", agreement.of_offbeat(simulated)), ("all", simulated)):
         rows.append([name, *agreement.compare(of_these).columns()])
     print(table(["of", *agreement.HEADINGS], rows))
@@ -123,10 +112,7 @@ def main(words: Sequence[str] | None = None) -> None:
     read = machine.read(arguments.machine) if arguments.machine else machine.parse(text, "the machine file")
     simulated = agreement.simulated_us(read, times)
     show(simulated)
-    cells: list[dict[str, Any]] = [
-        {"mpi": mpis[0]["name"], "collective": "allreduce", **asdict(time)} for time in times
-    ]
-    written.write(cells, mpis, machine_file=text)
+    written.write(map(asdict, times), mpis, machine_file=text)
 
 
 if __name__ == "__main__":

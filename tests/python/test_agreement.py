@@ -51,8 +51,14 @@ def test_order_and_times_are_counted() -> None:
     only = agreement.compare({one: 12, two: 13, three: 12.5}, algorithm="ring")
     assert (only.times, only.pairs) == (1, 1)
     assert agreement.compare({one: 12, two: 13}, size_bytes=9).times == 0
-    other_cell = time("ring", 100, size_bytes=16)
-    assert agreement.compare({one: 12, other_cell: 5}).pairs == 0
+    other_cell, other_call = time("ring", 100, size_bytes=16), time("ring", 100, collective="bcast")
+    assert (
+        agreement.compare({one: 12, other_cell: 5, other_call: 5, time("ring", 100, mpi="other"): 5}).pairs
+        == 0
+    )
+    for equal in ({one: 12, three: 12}, {three: 12, one: 12}):
+        found = agreement.compare(equal)
+        assert (found.pairs, found.pairs_in_order) == (1, 0), "equal simulated times have no order"
 
 
 def test_the_model_agrees_with_the_measured_node() -> None:

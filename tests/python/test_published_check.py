@@ -32,7 +32,7 @@ def test_the_errors_do_not_grow() -> None:
     alike = published_check.compared(cell for cell in cells if cell["table"] not in NOT_ALIKE)
     assert median(factor(time.us, us) for time, us in alike.items()) <= 1.53
     named = published_check.compared(cell for cell in cells if not published_check.is_default(cell))
-    for table, pairs, order in (("bcast", 350, 0.82), ("reduce", 330, 0.71), ("barrier", 0, 0.0)):
+    for table, pairs, order in (("bcast", 350, 0.79), ("reduce", 330, 0.71), ("barrier", 0, 0.0)):
         found = agreement.compare({time: us for time, us in named.items() if table in time.pattern})
         assert found.times_share >= 0.25, table
         assert found.pairs >= pairs, table

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
@@ -11,6 +11,7 @@ from typing import Any
 
 from offbeat import _core
 from offbeat.bench import arrival_patterns
+from offbeat.bench.results import MEASURED, Benchmark, Result
 from offbeat.simulate.machine import Machine
 
 DIFFERENCE = 0.2  # measured times that differ by less have no order
@@ -23,7 +24,7 @@ _ALLREDUCE = "allreduce"
 
 @dataclass(frozen=True)
 class Time:
-    """The measured time of one allreduce algorithm in one cell, on one node."""
+    """The measured time of one algorithm in one cell, on one node."""
 
     ranks: int
     size_bytes: int
@@ -32,16 +33,18 @@ class Time:
     seed: int  # of the patterns that are drawn
     algorithm: str
     us: float  # the last delay
+    collective: str = _ALLREDUCE
+    mpi: str = ""
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Time:
         """The time that a result file has. It has other fields, too."""
-        return Time(**{name: values[name] for name in Time.__dataclass_fields__})
+        return Time(**{name: values[name] for name in Time.__dataclass_fields__ if name in values})
 
     @property
-    def cell(self) -> tuple[int, int, str]:
+    def cell(self) -> tuple[str, int, str, int, str]:
         """What the times have in common that are compared."""
-        return self.ranks, self.size_bytes, self.pattern
+        return self.mpi, self.ranks, self.collective, self.size_bytes, self.pattern
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,28 @@ class Agreement:
         return self.pairs_in_order / self.pairs if self.pairs else 0.0
 
 
+def measured(turns: Iterable[Benchmark], mpi: str) -> list[Time]:
+    """The times of benchmarks under one MPI that took turns: the medians over the turns."""
+    found: dict[Time, list[Result]] = {}
+    for turn in turns:
+        for each in turn.results:
+            if each.status == MEASURED:
+                cell = each.cell
+                key = Time(
+                    turn.plan.ranks, cell.size_bytes, cell.pattern, 0.0, turn.plan.seed, each.algorithm, 0.0,
+                    cell.collective, mpi,
+                )  # fmt: skip
+                found.setdefault(key, []).append(each)
+    return [
+        replace(
+            key,
+            skew_us=median(result.skew_us for result in results),
+            us=median(result.last_delay.p25 for result in results),
+        )
+        for key, results in found.items()
+    ]
+
+
 def simulated_us(machine: Machine, times: Sequence[Time]) -> dict[Time, float]:
     """The simulated last delay of each time. A time whose algorithm the simulator does not know is left out.
 
@@ -85,7 +110,7 @@ def simulated_us(machine: Machine, times: Sequence[Time]) -> dict[Time, float]:
         if key not in made:
             made[key] = (replace(machine, step_ns=0.0) if is_native else machine).simulated(1, time.ranks)
         try:
-            if made[key].unsuitable(_ALLREDUCE, expression):
+            if made[key].unsuitable(time.collective, expression):
                 continue
         except _core.ExpressionError:
             continue
@@ -110,33 +135,58 @@ def _last_delay_us(simulated: _core.SimulatedMachine, expression: str, time: Tim
     for row in arrival_patterns.rounds(time.pattern, time.ranks, time.seed, _DRAWS):
         arrivals = [1e-6 * time.skew_us * late for late in row]
         simulated.forget()
-        run = simulated.run(_ALLREDUCE, expression, time.size_bytes, arrivals, None)
+        run = simulated.run(time.collective, expression, time.size_bytes, arrivals, None)
         found.append(1e6 * (max(run["exits"]) - max(arrivals)))
     return median(found)
 
 
-def compare(
-    simulated: Mapping[Time, float], *, algorithm: str | None = None, size_bytes: int | None = None
-) -> Agreement:
-    """Compare times, by default all of them. A pair of algorithms counts if one of its times does."""
+def compare(simulated: Mapping[Time, float], **wanted: object) -> Agreement:
+    """Compare the times whose fields are the wanted ones, by default all of them.
+
+    A pair of algorithms counts if one of its times does.
+    """
 
     def counts(time: Time) -> bool:
-        return algorithm in (None, time.algorithm) and size_bytes in (None, time.size_bytes)
+        return all(getattr(time, name) == value for name, value in wanted.items())
 
     ratios = [us / time.us for time, us in simulated.items() if counts(time)]
-    cells: dict[tuple[int, int, str], list[Time]] = {}
-    for time in simulated:
-        cells.setdefault(time.cell, []).append(time)
-    pairs = [
-        (one, other)
-        for cell in cells.values()
-        for one, other in combinations(cell, 2)
-        if (counts(one) or counts(other)) and max(one.us, other.us) > (1 + DIFFERENCE) * min(one.us, other.us)
-    ]
+    pairs = [(fast, slow) for fast, slow in _pairs(simulated) if counts(fast) or counts(slow)]
     return Agreement(
         len(ratios),
-        sum(1 / (1 + ERROR) <= ratio <= 1 + ERROR for ratio in ratios),
+        sum(map(_agrees, ratios)),
         len(pairs),
-        sum((one.us < other.us) == (simulated[one] < simulated[other]) for one, other in pairs),
+        sum(simulated[fast] < simulated[slow] for fast, slow in pairs),
         median(ratios) if ratios else 0.0,
     )
+
+
+def wrong_times(simulated: Mapping[Time, float]) -> list[Time]:
+    """The times that do not agree, the worst first."""
+    ratios = {time: us / time.us for time, us in simulated.items()}
+    wrong = [time for time, ratio in ratios.items() if not _agrees(ratio)]
+    return sorted(wrong, key=lambda time: max(ratios[time], 1 / ratios[time]), reverse=True)
+
+
+def wrong_pairs(simulated: Mapping[Time, float]) -> list[tuple[Time, Time]]:
+    """The pairs in the wrong order, the one that is faster as measured first, and the worst pair first."""
+    wrong = [(fast, slow) for fast, slow in _pairs(simulated) if simulated[fast] >= simulated[slow]]
+    return sorted(
+        wrong,
+        key=lambda pair: (pair[1].us / pair[0].us) * (simulated[pair[0]] / simulated[pair[1]]),
+        reverse=True,
+    )
+
+
+def _agrees(ratio: float) -> bool:
+    return 1 / (1 + ERROR) <= ratio <= 1 + ERROR
+
+
+def _pairs(times: Iterable[Time]) -> list[tuple[Time, Time]]:
+    """The algorithms of each cell whose measured times differ, the faster one first."""
+    cells: dict[tuple[object, ...], list[Time]] = {}
+    for time in times:
+        cells.setdefault(time.cell, []).append(time)
+    pairs = [
+        sorted(pair, key=lambda time: time.us) for cell in cells.values() for pair in combinations(cell, 2)
+    ]
+    return [(fast, slow) for fast, slow in pairs if slow.us > (1 + DIFFERENCE) * fast.us]
