@@ -113,6 +113,13 @@ def placed(install: MpiInstall, ranks: int) -> tuple[list[str], dict[str, str]]:
     return (["-bind-to", "core"] if pinned else []), {}
 
 
+def job(plan: Plan, install: MpiInstall) -> tuple[Benchmark, Choice]:
+    """What runner.run measures: a plan under an MPI, with a core for each rank if there are enough."""
+    arguments, variables = placed(install, plan.ranks)
+    placed_plan, choice = replace(plan, mpirun_arguments=arguments), Choice(install, "", variables)
+    return Benchmark(placed_plan, runner.describe_run(placed_plan, choice)), choice
+
+
 def measure(
     board: Board,
     plans: Sequence[Plan],
@@ -123,11 +130,10 @@ def measure(
     """Measure in whole passes over the MPIs, so that slow changes of the machine hit all of them alike."""
     jobs = [(plan, install) for _ in range(repeats) for plan in plans for install in installs]
     for number, (plan, install) in enumerate(jobs, 1):
-        arguments, variables = placed(install, plan.ranks)
-        placed_plan = replace(plan, mpirun_arguments=arguments)
         started = time.monotonic()
         try:
-            found = runner.measure(placed_plan, Choice(install, "", variables), natives.get(plan.ranks))
+            found, choice = job(plan, install)
+            runner.run(found, choice, native_us=natives.get(plan.ranks))
         except CommandError as error:
             sys.exit(f"{install}, {plan.ranks} ranks: {error}")
         board.add(found, install.name)
