@@ -67,7 +67,7 @@ class Parser {
     if (is_part && (is_misplaced || result.algorithm->needs.board != OnBoard::no))
       fail_at(start, std::string(name) + " cannot be a part of another algorithm");
     if (place == ExpressionPosition::node_phase && !works_on_node(result.algorithm))
-      fail_at(start, std::string(name) + " does not work on a board; " + names_of_node_algorithms());
+      fail_at(start, std::string(name) + " cannot be the part on a node; " + names_of_node_algorithms());
     const auto parameters = result.algorithm->parameters;
     if (result.is_native() && peek() == '(') {
       name_in_host(result);
@@ -249,7 +249,7 @@ class Parser {
       if (!works_on_node(each)) continue;
       names += (count++ == 0 ? "" : ", ") + std::string(each->name);
     }
-    return (count > 1 ? "one of " : "") + names + " does";
+    return (count > 1 ? "one of " : "") + names + " can";
   }
 
   static std::string signature(const Algorithm& algorithm) {

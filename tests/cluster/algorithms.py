@@ -40,8 +40,9 @@ def expressions(collective: str, algorithms: Sequence[Mapping[str, str]]) -> lis
     for text in templates.values():
         if "NODE_ALGORITHM" in text:
             parts = [part for part in alone if serves(filled(text, part, on_node[0]), collective)]
-            count = max(len(parts), len(on_node))
-            found += [filled(text, parts[k % len(parts)], on_node[k % len(on_node)]) for k in range(count)]
+            phases = [one for one in on_node if serves(filled(text, parts[0], one), collective)]
+            count = max(len(parts), len(phases))
+            found += [filled(text, parts[k % len(parts)], phases[k % len(phases)]) for k in range(count)]
         elif "ALGORITHM" in text:
             parts = [part for part in alone if serves(filled(text, part), collective)][::ONE_IN]
             if text.startswith("pipeline") and collective in PIPELINED:

@@ -66,7 +66,7 @@ def test_an_unknown_name_in_a_setting_is_one_line_with_the_names(mpi: Mpi) -> No
     settings = {"OFFBEAT_ALLREDUCE": "native(none_such)"}
     found, result = by_name(mpi, 3, "allreduce", "=none_such", environment=settings)
     assert found["allreduce", "none_such"][:2] == ("native", "right"), str(result)
-    lines = [line for line in result.stderr.splitlines() if "none_such" in line]
+    lines = [line for line in result.stderr.splitlines() if "native(none_such)" in line]
     assert len(lines) == 1, str(result)
     assert re.match(
         r"offbeat: OFFBEAT_ALLREDUCE: native\(none_such\) names no allreduce that (Open MPI|MPICH) \S+ has; "

@@ -141,10 +141,11 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(64, pipeline(4, ring))))))", 1,
        "at most 1024"},
       {"hierarchy(ring, ring)", 11,
-       "ring does not work on a board; one of arrival_tree, arrival_leader, arrival_chain does"},
+       "ring cannot be the part on a node; one of arrival_tree, arrival_leader, arrival_chain can"},
       {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
       {"lanes", 6, "lanes needs arguments: lanes(NODE_ALGORITHM, ALGORITHM)"},
-      {"lanes(ring, ring)", 7, "ring does not work on a board"},
+      {"lanes(ring, ring)", 7, "ring cannot be the part on a node"},
+      {"hierarchy(arrival_shares, ring)", 11, "arrival_shares cannot be the part on a node"},
       {"pipeline(2, lanes(arrival_tree, ring))", 13, "lanes cannot be a part of another algorithm"},
       {"(", 1, "expected an algorithm, found '('"},
       {"\xff", 1, "expected an algorithm"},
@@ -171,9 +172,9 @@ TEST(Expression, AHierarchyWantsAnAlgorithmOfItsCollectiveForTheBoard) {
     return "accepted";
   };
   EXPECT_EQ(error_of(Collective::bcast, "hierarchy(binomial, binomial)"),
-            "column 11: binomial does not work on a board; arrival_direct does");
+            "column 11: binomial cannot be the part on a node; arrival_direct can");
   EXPECT_EQ(error_of(Collective::barrier, "hierarchy(native, dissemination)"),
-            "column 11: native does not work on a board; arrival_counter does");
+            "column 11: native cannot be the part on a node; arrival_counter can");
   EXPECT_EQ(error_of(Collective::gather, "hierarchy(arrival_direct, arrival_direct)"),
             "column 27: arrival_direct cannot be a part of another algorithm");
   EXPECT_EQ(error_of(Collective::bcast, "pipeline(2, hierarchy(arrival_direct, chain))"),
