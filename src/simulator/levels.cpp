@@ -12,7 +12,7 @@ std::size_t groups(int ranks, int of) { return static_cast<std::size_t>((ranks +
 
 }  // namespace
 
-// Of several memories with limits that which leaves least to a rank counts.
+// If several levels limit their memory, the one counts that leaves each rank the least.
 Levels::Levels(std::vector<Level> levels, int nodes, int most_ranks_on_node)
     : levels_(std::move(levels)),
       nodes_(static_cast<std::size_t>(nodes)),

@@ -22,7 +22,7 @@ class Contention:
 
     @property
     def sentence(self) -> str:
-        """What this means for everything that follows."""
+        """Which ranks had to wait for a core, how long, and what the user should do about it."""
         first, *others = self.ranks
         also = f"; so were ranks {ranges(sorted(others))}" if others else ""
         return (

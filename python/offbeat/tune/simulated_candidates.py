@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from offbeat import _core
-from offbeat.simulate.machine import Machine, Message, Protocol
+from offbeat.simulate.machine import Machine
+from offbeat.simulate.machine_costs import Message, Protocol
 from offbeat.simulate.simulation import Shape
 from offbeat.tune import candidates
 from offbeat.units import spell_size

@@ -13,8 +13,9 @@
 
 namespace offbeat {
 
-// Hydra, the launcher of MPICH and Intel MPI, does not notice a rank that ends before MPI_Init, and the
-// others wait there for ever. It takes this command of PMI-1 from any rank at any time.
+// Ends the whole job if Hydra runs it, the launcher of MPICH and Intel MPI. It does not notice that one rank
+// ends before MPI_Init, so the others would wait in MPI_Init for ever. The command is one of PMI-1, which any
+// rank may send.
 inline void abort_job_of_hydra() {
   const char* const descriptor = std::getenv("PMI_FD");
   const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;
