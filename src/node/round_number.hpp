@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The number of a round on the board, its tag, and the signs by which a rank shows how far it is.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/collective.hpp"
+#include "node/board_shape.hpp"
+
+namespace offbeat {
+
+using BoardWord = std::atomic<std::uint64_t>;
+
+// Signs say how far a rank has come on a stage. Only that rank writes its signs.
+struct alignas(BoardShape::line) RoundSigns {
+  BoardWord contributed_round;  // the last round in which the rank has done all that others need from it
+  BoardWord round;              // the last round that it began in which not all ranks meet
+  BoardWord sequence;           // as `round`, for immediate collectives
+};
+
+// The number of the present round, or of the present immediate collective. It is equal on all ranks. If not
+// all ranks meet in a round, each rank announces the round in `sign`. Memory that round R used serves again
+// in round R + turns. It is free if all ranks have begun round R + 1 (is_free()).
+struct RoundNumber {
+  BoardWord RoundSigns::*sign;
+  std::uint64_t present = 0;
+  // The words of the present round begin with this tag. It has low bits of the number and, above them, a
+  // hash of the collectives of all rounds so far. If one rank is left out of a call, because the host
+  // rejects it there, it is a round behind until it makes that call again. If it makes another call
+  // instead, its tags differ from then on, and no rank takes the data of one collective for another's.
+  std::uint64_t tag = 0;
+  std::uint64_t previous_tag = 0;
+  std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
+  std::uint64_t partial_round_before = none;  // the one before that in which not all ranks meet
+  // All ranks have begun this round. They may be further.
+  std::uint64_t begun_by_all = 0;
+
+  void next(Collective collective, bool all_meet) {
+    ++present;
+    previous_tag = tag;
+    tag = next_tag(tag, present, collective);
+    if (all_meet) return;
+    partial_round_before = last_partial_round;
+    last_partial_round = present;
+    if (!previous_was_partial()) begun_by_all = present - 1;
+  }
+  [[nodiscard]] bool is_partial() const { return last_partial_round == present; }
+  [[nodiscard]] bool previous_was_partial() const {
+    return (is_partial() ? partial_round_before : last_partial_round) + 1 == present;
+  }
+
+  // Returns the round after the one that used the memory last.
+  [[nodiscard]] std::uint64_t first_after_last_use(std::uint64_t turns) const {
+    return present < turns ? 0 : present - turns + 1;
+  }
+  // Returns true if a rank has written this tag in the present round or the one before, and its calls until
+  // then were not this rank's.
+  [[nodiscard]] bool contradicts(std::uint64_t other) const {
+    const auto differs = [&](std::uint64_t own) {
+      return own != other && (own & numbers) == (other & numbers);
+    };
+    return other != 0 && (differs(tag) || differs(previous_tag));
+  }
+
+ private:
+  static constexpr std::uint64_t none = ~std::uint64_t{1};
+  // A Mark leaves 48 bits for a tag. After 2^38 rounds a number comes again; a word that old is hardly ever
+  // found.
+  static constexpr int number_bits = 38;
+  static constexpr std::uint64_t numbers = (std::uint64_t{1} << number_bits) - 1;
+  static constexpr std::uint64_t hashes = (std::uint64_t{1} << (48 - number_bits)) - 1;
+  // The factor is odd, so two ranks whose tags differ have different ones after further equal calls, too.
+  // With this one, tags also differ after any two calls of which the second one was the first for a rank.
+  static constexpr std::uint64_t factor = 727;
+  [[nodiscard]] static std::uint64_t next_tag(std::uint64_t tag, std::uint64_t number, Collective next) {
+    const std::uint64_t hash = (tag >> number_bits) * factor + static_cast<std::uint64_t>(next);
+    return (hash & hashes) << number_bits | (number & numbers);
+  }
+};
+
+}  // namespace offbeat
