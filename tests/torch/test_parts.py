@@ -13,7 +13,7 @@ from pathlib import Path
 import offbeat.torch
 import pytest
 import torch.distributed as dist
-from offbeat.torch import _mpirun
+from offbeat.torch import _build, _mpirun
 from torch._C._distributed_c10d import ErrorType, _ProcessGroupWrapper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +81,16 @@ def test_a_backend_knows_that_a_begun_call_has_failed() -> None:
     with pytest.raises(dist.DistBackendError, match="has given up"):
         backend.barrier(begun).wait()
     assert state() == ErrorType.COMM_ERROR
+
+
+@pytest.mark.parametrize("waits_in", ["wait", "shutdown"])
+def test_a_group_lives_as_long_as_a_thread_waits_in_it(waits_in: str, tmp_path: Path) -> None:
+    library = tmp_path / "stand_in.so"
+    source = Path(__file__).with_name("stand_in.c")
+    headers = f"-I{_build.header_folder()}"
+    subprocess.run(["cc", "-shared", "-fPIC", headers, str(source), "-o", str(library)], check=True)
+    done = run(str(Path(__file__).parent / "ranks/shut_down.py"), str(library), waits_in)
+    assert done.stdout == "freed 0 times while a thread waits, 1 afterwards, 0 too early\n", done.stderr
 
 
 def test_ranks_on_two_machines_are_told_what_to_do() -> None:

@@ -128,7 +128,8 @@ class Ranks {
     Meeting meeting(store, rank, size);
     offbeat_group* made = nullptr;
     if (library.group_make(rank, size, Meeting::exchange, &meeting, &made) == OFFBEAT_OK) {
-      group_.store(made);
+      owned_.reset(made, Freed::add);
+      group_ = owned_;
       return;
     }
     const std::string text = library.error_text();
@@ -136,17 +137,21 @@ class Ranks {
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
-  ~Ranks() { free_group(); }
 
-  // Null after shut_down().
-  [[nodiscard]] offbeat_group* group() const { return group_.load(); }
+  // Null after shut_down(). The group lives as long as the pointer, so a thread that uses the group holds
+  // one.
+  [[nodiscard]] std::shared_ptr<offbeat_group> group() const { return group_.lock(); }
 
   // Counts a Work that begins. Throws after shut_down().
   void enter() {
     under_way.fetch_add(1);
     if (!is_shut_down_.load()) return;
-    under_way.fetch_sub(1);
+    exit();
     fail("this process group has been destroyed");
+  }
+  // Counts a Work, or a call of one, that has ended. After shut_down() the last one frees the group.
+  void exit() {
+    if (under_way.fetch_sub(1) == 1 && is_shut_down_.load()) free_group();
   }
 
   // Waits until is_over() returns true. Meanwhile calls advance, and Works complete in this thread.
@@ -154,7 +159,8 @@ class Ranks {
   void wait_until(Condition&& is_over) const {
     using State = std::remove_reference_t<Condition>;
     const auto call = [](void* state) { return (*static_cast<State*>(state))() ? 1 : 0; };
-    library.wait_until(group(), call, const_cast<void*>(static_cast<const void*>(&is_over)));
+    if (const auto used = group())
+      library.wait_until(used.get(), call, const_cast<void*>(static_cast<const void*>(&is_over)));
   }
   // A Busy lives on a thread's stack while the thread begins a Work, or ends a call or a Work of these ranks,
   // which `under_way` counts. A function of the program that is called meanwhile may wait for the other
@@ -194,14 +200,14 @@ class Ranks {
   }
   // Waits for the Works under way, as gloo does. The other ranks then find out at once that this one has left
   // the group, even if the program keeps the process group. A Work that this thread is in the middle of keeps
-  // the group.
+  // the group, and so does a thread that has not yet left wait_until().
   void shut_down() {
     is_shut_down_.store(true);
     wait_for_calls();
     if (under_way.load() == 0) free_group();
   }
   void give_up(const char* why) const {
-    if (group() != nullptr) library.group_give_up(group(), why);
+    if (const auto used = group()) library.group_give_up(used.get(), why);
   }
   // Ends the Works under way with an error.
   void leave() const {
@@ -233,15 +239,17 @@ class Ranks {
     const int count_;
   };
   void free_group() {
-    if (offbeat_group* const group = group_.exchange(nullptr)) Freed::add(group);
+    if (!is_free_.exchange(true)) owned_.reset();
   }
   [[nodiscard]] bool others_are_under_way() const { return under_way.load() > suspended_.load(); }
 
   static inline std::mutex mutex_;
   static inline std::vector<std::weak_ptr<Ranks>> all_;
 
-  std::atomic<offbeat_group*> group_{nullptr};
+  std::shared_ptr<offbeat_group> owned_;
+  std::weak_ptr<offbeat_group> group_;  // set by the constructor alone
   std::atomic<bool> is_shut_down_{false};
+  std::atomic<bool> is_free_{false};
   mutable std::atomic<int> suspended_{0};  // of those that `under_way` counts
 };
 

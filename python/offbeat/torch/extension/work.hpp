@@ -91,7 +91,7 @@ class Work final : public c10d::Work {
       }
     }
     complete();
-    ranks->under_way.fetch_sub(1, std::memory_order_release);
+    ranks->exit();
   }
   // Begins the calls. The Work completes in any thread.
   void begin(double timeout_s) {
@@ -111,7 +111,7 @@ class Work final : public c10d::Work {
     const Ranks::Busy busy(*ranks);
     arrival_.rank = peer;
     offbeat_message message = OFFBEAT_MESSAGE_INIT;
-    message.group = ranks_->group();
+    message.group = ranks_->group().get();
     message.peer = peer;
     message.tag = tag;
     message.data = data.data_ptr();
@@ -157,7 +157,7 @@ class Work final : public c10d::Work {
 
  private:
   void prepare(Call& each, double timeout_s) const {
-    each.call.group = ranks_->group();
+    each.call.group = ranks_->group().get();  // which lives, because the Work is under way
     each.call.timeout_s = timeout_s;
   }
   void note(offbeat_status status, const char* text) {
@@ -193,7 +193,7 @@ class Work final : public c10d::Work {
     work->count_end();
     // Callbacks in Python may go with the Work. So Python must not end before this.
     work.reset();
-    ranks->under_way.fetch_sub(1, std::memory_order_release);
+    ranks->exit();
   }
   void end_if_not_begun(offbeat_status status) {
     if (status != OFFBEAT_OK) end_call(this, status, library.error_text());
@@ -201,7 +201,7 @@ class Work final : public c10d::Work {
   void end_beginning() {
     const RanksPointer ranks = ranks_;
     count_end();
-    ranks->under_way.fetch_sub(1, std::memory_order_release);
+    ranks->exit();
   }
   // The last one completes the Work.
   void count_end() {
