@@ -14,7 +14,7 @@ import offbeat.torch
 import pytest
 import torch.distributed as dist
 from offbeat.torch import _build, _mpirun
-from torch._C._distributed_c10d import ErrorType, _ProcessGroupWrapper
+from torch._C._distributed_c10d import Backend, ErrorType, _ProcessGroupWrapper
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,6 +91,17 @@ def test_a_group_lives_as_long_as_a_thread_waits_in_it(waits_in: str, tmp_path: 
     subprocess.run(["cc", "-shared", "-fPIC", headers, str(source), "-o", str(library)], check=True)
     done = run(str(Path(__file__).parent / "ranks/shut_down.py"), str(library), waits_in)
     assert done.stdout == "freed 0 times while a thread waits, 1 afterwards, 0 too early\n", done.stderr
+
+
+def test_options_that_have_no_effect_are_an_error(tmp_path: Path) -> None:
+    of_nccl = types.SimpleNamespace(backend="nccl")  # passed to all backends of "cpu:offbeat,cuda:nccl"
+    offbeat.torch._require_no_options(of_nccl)
+    own = Backend.Options("offbeat", datetime.timedelta(seconds=20))
+    for options in (own, dist.ProcessGroupGloo._Options(), {"timeout": 20}):
+        with pytest.raises(RuntimeError, match=r"takes no pg_options.*`timeout` of init_process_group"):
+            dist.init_process_group(
+                "offbeat", init_method=f"file://{tmp_path}/store", rank=0, world_size=1, pg_options=options
+            )
 
 
 def test_ranks_on_two_machines_are_told_what_to_do() -> None:

@@ -81,7 +81,21 @@ def _with_own_keys(store: Any, rank: int) -> Any:
     return dist.PrefixStore(f"offbeat/{number}", store)
 
 
-def _create(options: Any, _: Any) -> Any:
+def _require_no_options(pg_options: Any) -> None:
+    """Fail if the program passes ``pg_options`` for CPU tensors.
+
+    torch gives all backends of a group the same object, so it may be meant for the backend of a GPU.
+    """
+    if pg_options is None or getattr(pg_options, "backend", BACKEND) not in (BACKEND, "gloo", "mpi"):
+        return
+    raise RuntimeError(
+        "offbeat: this backend takes no pg_options; leave them out, and give the time limit of calls as "
+        "`timeout` of init_process_group or new_group"
+    )
+
+
+def _create(options: Any, pg_options: Any) -> Any:
+    _require_no_options(pg_options)
     rank, size = options.group_rank, options.group_size
     store = _with_own_keys(options.store, rank)
     _connect_nodes(store, rank, size)
