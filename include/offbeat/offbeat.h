@@ -242,11 +242,16 @@ typedef struct offbeat_call {
    * same call instead. offbeat_begin ignores it.
    */
   int as_begun;
+  /**
+   * A number from 0 to 127, which ranks compare as they compare `op`. Pass another one if you make another
+   * operation of `op`, such as an average of a sum: then ranks that only add are a mismatch.
+   */
+  int op_label;
 } offbeat_call;
 #define OFFBEAT_CALL_INIT                                                                               \
   {                                                                                                     \
     sizeof(offbeat_call), NULL, 0, 0, NULL, NULL, 0, OFFBEAT_INT8, OFFBEAT_SUM, NULL, NULL, NULL, NULL, \
-        NULL, 0, NULL, NULL, 0                                                                          \
+        NULL, 0, NULL, NULL, 0, 0                                                                       \
   }
 
 /**

@@ -11,6 +11,7 @@
 #include "base/collective.hpp"
 #include "base/error.hpp"
 #include "base/pool.hpp"
+#include "groups/call_record.hpp"
 #include "groups/group.hpp"
 #include "groups/mpi_of_process.hpp"
 
@@ -105,6 +106,8 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
   if (call.group == nullptr && (call.timeout_s != 0 || call.done != nullptr))
     return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` and `done` need a group");
   if (!(call.timeout_s >= 0)) return fail(OFFBEAT_ERROR_ARGUMENT, "`timeout_s` is negative");
+  if (call.op_label < 0 || call.op_label > offbeat::CallRecord::most_op_label)
+    return fail(OFFBEAT_ERROR_ARGUMENT, "`op_label` is not from 0 to 127");
   return guarded([&] {
     offbeat::mpi_of_process::Arguments arguments;
     static_cast<offbeat::CallArguments&>(arguments) = {
@@ -115,6 +118,7 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
         .count = call.count,
         .type = static_cast<offbeat::ElementType>(call.type),
         .op = static_cast<offbeat::ReduceOp>(call.op),
+        .op_label = call.op_label,
         .reduction = reduction_of(call.type, call.op),
         .input_counts = call.input_counts,
         .input_begins = call.input_begins,

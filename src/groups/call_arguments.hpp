@@ -21,6 +21,7 @@ struct CallArguments {
   std::size_t count = 0;
   ElementType type{};
   ReduceOp op{};
+  int op_label = 0;     // tells operations apart that the program makes of `op`
   Reduction reduction;  // of `type` and `op`; empty if the collective combines nothing
   // Lists with an element for each rank, in elements. If begins are null, the blocks follow one another.
   const std::size_t* input_counts = nullptr;

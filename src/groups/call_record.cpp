@@ -18,7 +18,8 @@ struct Head {
   explicit Head(std::uint64_t word) : word(word) {}
   explicit Head(const CallRecord& of)
       : word(of.number << 32 | static_cast<std::uint64_t>(of.collective) << 24 |
-             static_cast<std::uint64_t>(of.type) << 16 | static_cast<std::uint64_t>(of.op) << 8 | 1) {}
+             static_cast<std::uint64_t>(of.type) << 16 | static_cast<std::uint64_t>(of.op) << 8 |
+             static_cast<std::uint64_t>(of.op_label) << 1 | 1) {}
   // Returns how many calls later than `number` this one is.
   [[nodiscard]] std::int32_t since(std::uint64_t number) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) -
@@ -53,6 +54,7 @@ std::optional<StoredRecord> read_record(const Board& board, int rank, std::uint6
                .collective = static_cast<Collective>(head.word >> 24 & 0xff),
                .type = static_cast<ElementType>(head.word >> 16 & 0xff),
                .op = static_cast<ReduceOp>(head.word >> 8 & 0xff),
+               .op_label = static_cast<int>(head.word >> 1 & CallRecord::most_op_label),
                .root = static_cast<int>(from.root.load(std::memory_order_relaxed)),
                .count = from.count.load(std::memory_order_relaxed),
                .lists = from.lists.load(std::memory_order_relaxed)},
@@ -83,9 +85,10 @@ std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " b
 
 CallSignature signature_of(const CallRecord& record) {
   const bool combines = facts_of(record.collective).has_operation;
+  std::string op(combines ? name_of(record.op) : "");
+  if (record.op_label != 0) op += " " + std::to_string(record.op_label);
   CallSignature signature(record.collective, static_cast<std::int64_t>(record.count),
-                          combines ? name_of(record.type) : "", combines ? name_of(record.op) : "",
-                          record.root);
+                          combines ? name_of(record.type) : "", op, record.root);
   signature.blocks = record.lists;
   return signature;
 }
@@ -98,6 +101,7 @@ CallRecord record_of(const CallArguments& arguments, const Call& call, int ranks
   if (call.op != nullptr) {
     record.type = arguments.type;
     record.op = arguments.op;
+    record.op_label = arguments.op_label;
     record.count = call.input.count;
     // Ranks that give nothing know the length by their output.
     if (call.collective != Collective::reduce_scatter && call.collective != Collective::reduce_scatter_block)

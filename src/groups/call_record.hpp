@@ -29,14 +29,16 @@ struct CallRecord {
   Collective collective{};
   ElementType type{};  // of a collective that combines; otherwise counts are bytes
   ReduceOp op{};
+  int op_label = 0;
   int root = 0;
   std::uint64_t count = 0;
   std::uint64_t lists = 0;  // a hash of the counts that all ranks must know
 
   [[nodiscard]] bool fits(const CallRecord& other) const {
-    return collective == other.collective && type == other.type && op == other.op && root == other.root &&
-           count == other.count && lists == other.lists;
+    return collective == other.collective && type == other.type && op == other.op &&
+           op_label == other.op_label && root == other.root && count == other.count && lists == other.lists;
   }
+  static constexpr int most_op_label = 127;
   [[nodiscard]] std::uint64_t root_word() const { return static_cast<std::uint64_t>(root); }
 };
 

@@ -644,6 +644,26 @@ TEST(Group, NoticesADifferentCollective) {
   }));
 }
 
+TEST(Group, NoticesADifferentLabelOfTheOperation) {
+  expect_success(ranks::run(2, [](Shared& shared, int rank) {
+    offbeat_group* group = make_group(shared, rank, 2);
+    int sum = 1;
+    offbeat_call call = call_of(group, "allreduce");
+    call.output = &sum;
+    call.count = 1;
+    call.type = OFFBEAT_INT32;
+    call.timeout_s = 20;
+    call.op_label = 128;
+    require(offbeat_run(&call) == OFFBEAT_ERROR_ARGUMENT, "a label of 128");
+    call.op_label = 127;
+    require(offbeat_run(&call) == OFFBEAT_OK && sum == 2, "equal labels");
+    call.op_label = rank;
+    require(offbeat_run(&call) == OFFBEAT_ERROR_MISMATCH && text_has("sum; rank 1") && text_has("sum 1"),
+            "no mismatch");
+    offbeat_group_free(&group);
+  }));
+}
+
 TEST(Group, NoticesDifferentListsInAlltoallv) {
   expect_success(ranks::run(2, [](Shared& shared, int rank) {
     offbeat_group* group = make_group(shared, rank, 2);

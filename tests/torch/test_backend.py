@@ -12,6 +12,7 @@ import jobs
 import pytest
 
 BOARDS = Path("/dev/shm")
+REDUCTIONS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 COLLECTIVES = (
     "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
     "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
@@ -94,6 +95,12 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
         for begun in ("", ", begun"):
             for _, text in errors_of(ranks, f"unequal {name}{begun}", everyone):
                 assert text.startswith("DistBackendError: offbeat: mismatched "), text
+    for other in ("AVG", "PREMUL_SUM"):
+        for name in REDUCTIONS:
+            for _, text in errors_of(ranks, f"{other} {name}", everyone):
+                assert text.startswith("DistBackendError: offbeat: mismatched "), text
+                assert f"float32, {other.lower()}" in text, text
+                assert "float32, sum" in text, text
     for what in ("shapes", "dimensions", "types", "operations"):
         texts = {text for _, text in errors_of(ranks, f"sparse {what}", everyone)}
         assert len(texts) == 1, jobs.text_of(ranks)

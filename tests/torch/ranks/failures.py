@@ -65,9 +65,33 @@ def calls(count: int, group: Any, later: bool) -> dict[str, Callable[[], Any]]:
     }
 
 
-def call_and_meet(count: int, name: str, group: Any, later: bool) -> None:
+def reductions(op: Any, group: Any, later: bool) -> dict[str, Callable[[], Any]]:
+    """A call of each kind that reduces."""
+    one, all_ = torch.ones(10), torch.ones(10 * size)
+    each = [torch.ones(10) for _ in range(size)]
+    how = {"op": op, "group": group, "async_op": later}
+    return {
+        "all_reduce": lambda: dist.all_reduce(one, **how),
+        "all_reduce_coalesced": lambda: dist.all_reduce_coalesced([one], **how),
+        "reduce": lambda: dist.reduce(one, 0, **how),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, each, **how),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, all_, **how),
+    }
+
+
+def other_operations() -> None:
+    """Rank 1 makes a sum of another kind, which offbeat itself carries out as a sum."""
+    factor = dist._make_nccl_premul_sum(2.0)
+    for what, other in (("AVG", dist.ReduceOp.AVG), ("PREMUL_SUM", factor)):
+        for k, name in enumerate(reductions(other, None, False)):
+            group, later = new_group(), k % 2 == 0
+            call = reductions(other if rank == 1 else dist.ReduceOp.SUM, group, later)[name]
+            report(f"{what} {name}", functools.partial(wait_and_meet, call, group, later))
+
+
+def wait_and_meet(call: Callable[[], Any], group: Any, later: bool) -> None:
     """A rank that needs no other may end the call before it can fail, but not the barrier after it."""
-    work = calls(count, group, later)[name]()
+    work = call()
     if later:
         work.wait()
     dist.barrier(group=group)
@@ -77,8 +101,10 @@ def unequal() -> None:
     """In each kind of call rank 1 has one element more."""
     for later in (False, True):
         for name in calls(0, None, later):
-            call = functools.partial(call_and_meet, 1000 + (rank == 1), name, new_group(), later)
-            report(f"unequal {name}{', begun' * later}", call)
+            group = new_group()
+            call = calls(1000 + (rank == 1), group, later)[name]
+            meet = functools.partial(wait_and_meet, call, group, later)
+            report(f"unequal {name}{', begun' * later}", meet)
     group = new_group()
     mine = torch.ones(1000 + (rank == 1))
     if rank == 1:
@@ -223,6 +249,7 @@ def errors() -> None:
 if case == "errors":
     errors()
     unequal()
+    other_operations()
     unequal_sparse()
     set_timeout()
     left()

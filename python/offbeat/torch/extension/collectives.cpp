@@ -116,6 +116,7 @@ struct SparseFacts {
 void Backend::set_operation(Work& work, Call& call, const Tensor& output, const ReduceOp& op) const {
   call.call.type = type_of(output);
   call.call.op = op_of(op, output);
+  call.call.op_label = label_of(op);
   if (op == ReduceOp::AVG && call.call.output != nullptr)
     work.after([output, size = size_] { divide_after(output, size); });
 }

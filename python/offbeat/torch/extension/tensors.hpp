@@ -5,7 +5,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "library.hpp"
@@ -109,6 +111,31 @@ inline offbeat_op op_of(const ReduceOp& op, const Tensor& tensor) {
     default:
       TORCH_CHECK(false, "offbeat: not a reduction");
   }
+}
+
+// The operations that offbeat carries out as a sum, with their labels (offbeat_call::op_label).
+struct LabelledSum {
+  ReduceOp::RedOpType op;
+  int label;
+  const char* label_text;  // in an error of offbeat
+  const char* name;
+};
+inline constexpr std::array labelled_sums{LabelledSum{ReduceOp::AVG, 1, ", sum 1", ", avg"},
+                                          LabelledSum{ReduceOp::PREMUL_SUM, 2, ", sum 2", ", premul_sum"}};
+
+inline int label_of(const ReduceOp& op) {
+  for (const LabelledSum& each : labelled_sums)
+    if (op == each.op) return each.label;
+  return 0;
+}
+// Returns an error of offbeat with the names of operations in place of their labels.
+inline std::string with_names_of_operations(std::string text) {
+  for (const LabelledSum& each : labelled_sums) {
+    const std::string label = each.label_text;
+    for (size_t at = text.find(label); at != std::string::npos; at = text.find(label, at))
+      text.replace(at, label.size(), each.name);
+  }
+  return text;
 }
 
 inline void multiply_before(const Tensor& tensor, const ReduceOp& op) {

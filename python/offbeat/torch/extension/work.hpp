@@ -166,8 +166,8 @@ class Work final : public c10d::Work {
     ranks_->have_failed.store(true, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     if (failure_ == nullptr)
-      failure_ = std::make_exception_ptr(
-          c10::DistBackendError({__func__, __FILE__, __LINE__}, error_line(text) + end));
+      failure_ = std::make_exception_ptr(c10::DistBackendError(
+          {__func__, __FILE__, __LINE__}, error_line(with_names_of_operations(text)) + end));
   }
   // The ranks outlive this Work, which a callback may drop.
   [[nodiscard]] RanksPointer enter() const {
