@@ -179,7 +179,8 @@ std::vector<Setting> all_settings() {
                    "the algorithm of every MPI_" + std::string(facts_of(collective).function) +
                        "; unset: offbeat chooses"});
   }
-  const Setting others[] = {
+  static const Setting others[] = {
+      // too long for the stack of a thread
       {"OFFBEAT_RULES", text_parser("a file", &Settings::rules), "", AcrossRanks::may_differ,
        "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
        "ranks must read equal rules"},

@@ -272,8 +272,10 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
     return fail(OFFBEAT_ERROR_ARGUMENT, "there are elements, but no destination");
   const Reduction reduction = reduction_of(type, op);
   if (!reduction) return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");
-  reduction(destination, operands, operand_count, count);
-  return OFFBEAT_OK;
+  return guarded([&] {
+    reduction(destination, operands, operand_count, count);
+    return OFFBEAT_OK;
+  });
 }
 
 offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange, void* state,

@@ -65,23 +65,30 @@ void Group::require_intact() const {
 
 // The host runs no call of a group, not even where a rule gives it one.
 Plans Group::current_plans() const {
-  if (network_ == nullptr) return process_.selection.plans_without_mpi(size_);
-  Plans plans = process_.selection.plans({.ranks = size_,
-                                          .nodes = membership_.nodes(),
-                                          .board = true,
-                                          .in_rank_order = membership_.is_in_rank_order()},
-                                         false);
+  Plans plans = network_ == nullptr
+                    ? process_.selection.plans_without_mpi(size_)
+                    : process_.selection.plans({.ranks = size_,
+                                                .nodes = membership_.nodes(),
+                                                .board = true,
+                                                .in_rank_order = membership_.is_in_rank_order()},
+                                               false);
   for (Plan& plan : plans.by_collective)
     for (PlanRow& row : plan.rows)
       if (row.expression->runs_on_host()) static_cast<Alternative&>(row) = plan.without_host;
   return plans;
 }
 
+void Group::renew(Plans& plans) const {
+  // Plans are too long for the stack of a thread.
+  const std::unique_ptr<Plans> present(new Plans(current_plans()));
+  plans = std::move(*present);
+}
+
 const Expression* Group::last_algorithm() { return last_algorithm_of_thread; }
 
 Alternative Group::choose(Plans& plans, const Call& call, std::size_t bytes) {
   if (plans.generation != process_.selection.generation()) [[unlikely]]
-    plans = current_plans();
+    renew(plans);
   const PlanRow& row = plans.of(call.collective).row_for(bytes);
   if (row.expression->is_native()) [[unlikely]]
     throw UsageError("no algorithm without MPI for this call");

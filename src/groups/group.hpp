@@ -65,6 +65,7 @@ class Group final : public OperationsOwner {
   Group(GroupProcess& process, int rank, int size);
   // Returns the plans of the algorithms that are chosen now, all of which run without a host.
   [[nodiscard]] Plans current_plans() const;
+  void renew(Plans& plans) const;
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override;

@@ -237,7 +237,8 @@ class GroupMaker {
       Group& group = *group_;
       NodeBoard& board = *group.board_;
       if (observer_ != nullptr) group.log_ = observer_->joins(observed_group(*process_, greetings_, rank_));
-      group.plans_of_runs_ = group.plans_of_begun_ = group.current_plans();
+      group.renew(group.plans_of_begun_);
+      group.plans_of_runs_ = group.plans_of_begun_;
       if (!has_one_node()) {
         board.serve(group.network_->client());
         group.messages_ = group.network_->carrier();

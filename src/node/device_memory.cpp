@@ -33,13 +33,18 @@ constinit std::array known{Known{"libcuda.so", cuda_driver}, Known{"libamdhip64.
 constexpr std::uint64_t no_counter = 0;
 constexpr std::uint64_t never = ~std::uint64_t{0};  // differs from every count
 
+// These are guarded by `mutex`.
+constinit ForkLock mutex;
+constinit std::uint64_t loaded_at_last_look = 0;  // count of loaded libraries at the last look
+
 // What a look through the loaded libraries finds. The dynamic linker holds its lock meanwhile, so no library
-// can be loaded.
+// can be loaded. It is too long for the stack of a thread.
 struct LibraryScan {
-  const std::uint64_t* counter;  // the present counter
-  std::uint64_t loaded = 0;      // libraries loaded since the process began
+  const std::uint64_t* counter = nullptr;  // the present counter
+  std::uint64_t loaded = 0;                // libraries loaded since the process began
   std::array<std::array<char, PATH_MAX>, known.size()> paths{};
 };
+constinit LibraryScan look;
 
 // Points to the private state of glibc's dynamic linker, as 64-bit words. It changes as libraries are loaded.
 struct LinkerMemory {
@@ -83,8 +88,7 @@ std::uint64_t loaded_library_count() {
   return loaded;
 }
 
-int scan_library(dl_phdr_info* each, std::size_t, void* state) {
-  auto& look = *static_cast<LibraryScan*>(state);
+int scan_library(dl_phdr_info* each, std::size_t, void*) {
   if (look.loaded == 0) {
     look.loaded = each->dlpi_adds;
     if (*look.counter != look.loaded) look.counter = find_counter(look.loaded);
@@ -93,17 +97,16 @@ int scan_library(dl_phdr_info* each, std::size_t, void* state) {
   const std::string_view file = path.substr(path.rfind('/') + 1);
   for (std::size_t k = 0; k < known.size(); ++k) {
     if (file.starts_with(known[k].library) && path.size() < look.paths[k].size())
-      std::memcpy(look.paths[k].data(), path.data(), path.size());
+      look.paths[k][path.copy(look.paths[k].data(), path.size())] = '\0';
   }
   return 0;
 }
 
-constinit ForkLock mutex;
-constinit std::uint64_t loaded_at_last_look = 0;  // count of loaded libraries at the last look
-
 void find_drivers() {
-  LibraryScan look{.counter = devices::libraries.loaded.load(std::memory_order_relaxed)};
-  dl_iterate_phdr(scan_library, &look);
+  look.counter = devices::libraries.loaded.load(std::memory_order_relaxed);
+  look.loaded = 0;
+  for (auto& each : look.paths) each[0] = '\0';
+  dl_iterate_phdr(scan_library, nullptr);
   for (std::size_t k = 0; k < known.size(); ++k) {
     Known& each = known[k];
     if (look.paths[k][0] == '\0' || each.is_found.load(std::memory_order_relaxed)) continue;

@@ -9,6 +9,8 @@
 #include <complex>
 #include <cstring>
 
+#include "base/block_on_stack.hpp"
+
 namespace offbeat {
 
 // Each of these is defined in a source file of its own, compiled for one instruction set
@@ -128,8 +130,10 @@ void combine_any_number(const Kernels& kernels, std::size_t width, void* destina
   }
   // Several passes run block by block. Partial results then stay in the first-level cache, and because they
   // lie in a buffer of their own, the destination may be any of the operands.
-  alignas(64) std::byte partial[256 * widest_element];
-  const std::size_t block = sizeof(partial) / width;
+  constexpr std::size_t block_bytes = 256 * widest_element;
+  BlockOnStack block_of_partial(std::min(count * width, block_bytes));
+  std::byte* const partial = block_of_partial.data();
+  const std::size_t block = block_bytes / width;
   for (std::size_t begin = 0; begin < count; begin += block) {
     const std::size_t length = std::min(block, count - begin);
     const auto at_block = [&](const void* data) {

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <utility>
 
+#include "base/block_on_stack.hpp"
 #include "base/copy.hpp"
 #include "base/own_floating_point.hpp"
-#include "base/pool.hpp"
 
 namespace offbeat {
 namespace {
@@ -49,10 +48,9 @@ void Computation::perform() const {
   // The loop goes block by block, so that partial results and the source of the copy stay in a first-level
   // cache.
   constexpr std::size_t block_bytes = 8192;
-  alignas(64) std::byte short_partial[block_bytes];
-  std::optional<pool::Block> long_partial;  // an element may be a user's object of any length
-  if (destination.width > block_bytes) long_partial.emplace(destination.width);
-  std::byte* const partial = long_partial ? long_partial->data() : short_partial;
+  // An element may be a user's object of any length.
+  BlockOnStack block_of_partial(std::min(destination.bytes(), std::max(block_bytes, destination.width)));
+  std::byte* const partial = block_of_partial.data();
   const std::size_t block = std::max<std::size_t>(1, block_bytes / destination.width);
   for (std::size_t first = 0; first < destination.count; first += block) {
     const Vector part = destination.slice(first, std::min(block, destination.count - first));

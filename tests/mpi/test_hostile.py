@@ -157,6 +157,17 @@ def test_a_rank_left_out_of_a_call(mpi: Mpi, ranks: int, elements: int) -> None:
     assert "mismatched collectives" in result.stderr, str(result)
 
 
+@pytest.mark.in_turn(2, "mpi")
+def test_threads_with_small_stacks(mpi: Mpi) -> None:
+    """A thread needs at most 16 KiB more than natively: the least stack of a thread."""
+    program = compile_program(mpi, PROGRAMS / "small_stack.c", "-pthread")
+    natively = number("used", run(mpi, 3, [program, 256], preload=False).succeeded())
+    kib = max(16, -(-natively // 4096) * 4) + 16
+    result = run(mpi, 3, [program, kib]).succeeded()
+    for name in ("allreduce", "bcast", "gather", "alltoall", "scan"):
+        assert result.report_of(name).served > 0, str(result)
+
+
 def test_a_rank_left_out_of_a_call_by_messages(mpi: Mpi) -> None:
     """Messages of different collectives are as much apart as in the host MPI."""
     program = compile_program(mpi, PROGRAMS / "left_out.c")

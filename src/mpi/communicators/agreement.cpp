@@ -22,7 +22,7 @@ namespace {
 // Calls calls(first, ranks) for batches of the communicator's ranks, given as ranks in MPI_COMM_WORLD.
 template <class Calls>
 void for_world_ranks(const Host& host, MPI_Comm communicator, int size, Calls&& calls) {
-  constexpr int at_once = 256;
+  constexpr int at_once = 64;
   std::array<int, at_once> local;
   std::array<int, at_once> in_world;
   MPI_Group group;

@@ -34,15 +34,15 @@ void Team::find_nodes(MpiSetUp& set_up, const Settings& settings) {
 std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
   const std::lock_guard lock(mutex_);
   if (plans_ == nullptr || plans_->with_board.generation != selection.generation()) {
-    Placement placement{.ranks = membership_.ranks(),
-                        .nodes = membership_.nodes(),
-                        .board = false,
-                        .in_rank_order = membership_.is_in_rank_order()};
-    auto made = std::make_shared<TeamPlans>();
-    made->without_board = selection.plans(placement, host_takes_all_memory_);
-    placement.board = true;
-    made->with_board = selection.plans(placement, host_takes_all_memory_);
-    plans_ = std::move(made);
+    const Placement placement{.ranks = membership_.ranks(),
+                              .nodes = membership_.nodes(),
+                              .board = false,
+                              .in_rank_order = membership_.is_in_rank_order()};
+    Placement with_board = placement;
+    with_board.board = true;
+    // Plans are too long for the stack of a thread, so they are made where they stay.
+    plans_.reset(new TeamPlans{.with_board = selection.plans(with_board, host_takes_all_memory_),
+                               .without_board = selection.plans(placement, host_takes_all_memory_)});
   }
   return plans_;
 }

@@ -113,9 +113,9 @@ int Host::thread_level() const {
 
 bool Host::has_version_text_prefix(std::string_view name) const {
   const HostFunction<decltype(PMPI_Get_library_version)> version(find("PMPI_Get_library_version"));
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
-  return version && version(text, &length) == MPI_SUCCESS && std::string_view(text).starts_with(name);
+  return version && version(text.data(), &length) == MPI_SUCCESS && text.starts_with(name);
 }
 
 HostMpi Host::mpi_by_version_text() const {

@@ -44,10 +44,10 @@ std::string intel_variable(const HostAlgorithm& algorithm) {
 
 std::string version_of(const Host& host) {
   const HostFunction<decltype(PMPI_Get_library_version)> version(host.find("PMPI_Get_library_version"));
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
   if (!version || version(text.data(), &length) != MPI_SUCCESS) return "this MPI";
-  const std::string_view whole(text.data());
+  const std::string_view whole(text.c_str());
   const std::string_view first_line = whole.substr(0, whole.find_first_of(",\n"));
   std::string name;  // white space becomes one blank, without "Version:"
   for (std::size_t begin = 0; begin < first_line.size();) {

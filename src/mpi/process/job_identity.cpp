@@ -20,12 +20,13 @@ namespace {
 // Reads a file in /proc/PID. The result is empty if that fails.
 std::string read_of_process(pid_t pid, const char* name) {
   const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
-  char text[4096];
+  std::string text(4096, '\0');
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
-  const ssize_t length = read(file, text, sizeof text);
+  const ssize_t length = read(file, text.data(), text.size());
   close(file);
-  return {text, length > 0 ? static_cast<std::size_t>(length) : 0};
+  text.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+  return text;
 }
 
 pid_t parent_of(pid_t pid) {
