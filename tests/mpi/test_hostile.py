@@ -157,6 +157,13 @@ def test_a_rank_left_out_of_a_call(mpi: Mpi, ranks: int, elements: int) -> None:
     assert "mismatched collectives" in result.stderr, str(result)
 
 
+def test_a_rank_left_out_of_a_call_that_is_begun(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "left_out.c")
+    result = run(mpi, 3, [program, 1, "begun"], timeout=120).succeeded()
+    assert number("right", result) == 2, str(result)
+    assert "mismatched collectives" in result.stderr, str(result)
+
+
 @pytest.mark.in_turn(2, "mpi")
 def test_threads_with_small_stacks(mpi: Mpi) -> None:
     """A thread needs at most 16 KiB more than natively: the least stack of a thread."""
