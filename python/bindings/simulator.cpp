@@ -191,9 +191,20 @@ class Machine {
     simulator_.set_progress_report([&](std::uint64_t events, double now) {
       if (check_signals() != 0 || report(events, now) == 0) throw Stopped();
     });
-    return simulator_.run(
-        [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,
-        parsed.lanes());
+    const auto run_once = [&] {
+      return simulator_.run(
+          [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,
+          parsed.lanes());
+    };
+    if (network_.levels.empty() || !has_boards_) return run_once();
+    std::vector<Lateness> before;
+    for (int rank = 0; rank < ranks_; ++rank) before.push_back(simulator_.lateness(rank));
+    simulator_.forget_uses();
+    const SimulationResult first = run_once();
+    if (!simulator_.knows_uses()) return first;
+    for (int rank = 0; rank < ranks_; ++rank)
+      simulator_.lateness(rank) = before[static_cast<std::size_t>(rank)];
+    return run_once();
   }
 
  private:

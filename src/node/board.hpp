@@ -280,7 +280,6 @@ class Board {
   static constexpr int most_ranks = 1 << 16;
 
   [[nodiscard]] std::byte* window(std::uint64_t round, int owner) const {
-    if (simulation != nullptr && simulation->phantom) return nullptr;
     return stage_ + shape_.windows_in_stage() +
            (static_cast<std::size_t>(owner) * 2 + (round & 1)) * shape_.window_bytes;
   }

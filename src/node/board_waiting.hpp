@@ -41,7 +41,7 @@ class BoardInSimulation {
   virtual bool charge_fetch(int rank, int owner, const void* data, std::size_t bytes,
                             std::coroutine_handle<> waiter) = 0;
 
-  bool phantom = false;  // true if vectors have no data; there are no windows either
+  bool phantom = false;  // true if vectors have no data; nobody touches the memory of windows
 
  protected:
   ~BoardInSimulation() = default;

@@ -25,15 +25,22 @@ struct SimulationResult;
 
 class SimulatedBoard final : public BoardInSimulation {
  public:
-  // Makes the board of these ranks of the simulator. A phantom board has no windows. Call clear() before each
-  // run.
+  // Makes the board of these ranks of the simulator. Call clear() before each run.
   SimulatedBoard(Simulator& simulator, std::vector<int> ranks, std::size_t window_bytes, bool phantom);
 
   [[nodiscard]] std::span<const int> ranks() const { return ranks_; }
   [[nodiscard]] Board& of(int member) { return boards_[static_cast<std::size_t>(member)]; }
 
-  // Resets the board: memory zero, round 0, no rank waiting.
+  // Resets the board: memory zero, round 0, no rank waiting. The cores keep their lines.
   void clear();
+  // Forgets which cores have read and written what. Until they do, any core may have everything.
+  void forget_uses() { uses_.clear(); }
+  [[nodiscard]] bool knows_uses() const { return !uses_.empty(); }
+
+  // Returns the time in which a rank takes the lines of some data from all who have them.
+  [[nodiscard]] double put_seconds(int member, const void* data, std::size_t bytes);
+  // A rank writes the data, so it alone has their lines.
+  void note_put(int member, const void* data, std::size_t bytes);
 
   void touch(int member, std::coroutine_handle<> waiter, std::size_t bytes) override;
   void exchange(int member, std::coroutine_handle<> waiter) override;
@@ -59,6 +66,14 @@ class SimulatedBoard final : public BoardInSimulation {
     Awaited awaited;
   };
 
+  // Who has the lines of a part of the board.
+  struct Use {
+    int writer = -1;            // the last one; -1: not known
+    std::uint32_t readers = 0;  // 1 + the level of its farthest reader since; 0: nobody has read it
+  };
+  // Returns the parts in which some data are. Empty if they are not on the board.
+  [[nodiscard]] std::span<Use> uses_of(const void* data, std::size_t bytes);
+
   [[nodiscard]] int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
   Simulator& simulator_;
@@ -70,6 +85,7 @@ class SimulatedBoard final : public BoardInSimulation {
   std::vector<ExclusivePort> line_ports_;  // per rank: the lines that it wrote, on their way to readers
   std::vector<std::uint64_t> lines_read_;
   std::unordered_map<const void*, std::uint64_t> readers_;  // how often the data at each address were read
+  std::vector<Use> uses_;  // of each 4 KiB of the board, as far as it was used
 };
 
 }  // namespace offbeat

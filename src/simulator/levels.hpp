@@ -35,6 +35,8 @@ class Levels {
   [[nodiscard]] const Level& farthest() const { return levels_[farthest_]; }
   // Returns the nearest level that two ranks of a node share.
   [[nodiscard]] const Level& between(int place, int other) const { return levels_[index(place, other)]; }
+  [[nodiscard]] std::size_t index(int place, int other) const;
+  [[nodiscard]] const Level& operator[](std::size_t level) const { return levels_[level]; }
   // Sends lines through the links between two ranks from `now` on. Returns when the last one has passed.
   double pass(int node, int from, int to, double now, double bytes);
   // Makes all links idle.
@@ -53,7 +55,6 @@ class Levels {
     ExclusivePort in;
     ExclusivePort out;
   };
-  [[nodiscard]] std::size_t index(int place, int other) const;
 
   std::vector<Level> levels_;
   std::size_t farthest_ = 0;

@@ -171,6 +171,13 @@ void Simulator::make_boards(std::size_t window_bytes) {
   }
 }
 
+void Simulator::forget_uses() {
+  for (const auto& board : boards_) board->forget_uses();
+}
+bool Simulator::knows_uses() const {
+  return std::ranges::any_of(boards_, [](const auto& board) { return board->knows_uses(); });
+}
+
 Simulator::~Simulator() = default;
 
 // The state of one run. Its end destroys the coroutines before the messages, which point into them.
@@ -213,7 +220,8 @@ SimulationResult Simulator::run(const MakeRootTask& make, std::span<const double
   for (const auto& board : boards_) board->clear();
   for (SimulatedTransport& rank : ranks_) {
     rank.memory_ = rank.network_card_ = {};
-    rank.core_ = {};
+    rank.core_ = rank.fetches_ = {};
+    rank.fetched_until_ = 0;
     rank.running_coroutines = 1;
     rank.lateness_.begin_call();
     rank.waited_until_ = 0;
@@ -284,7 +292,7 @@ void Simulator::dispatch(const SimulatedEvent& event) {
       return enter(*static_cast<SimulatedMessage*>(event.subject));
     case Kind::begin: {
       auto& computation = *static_cast<Computation*>(event.subject);
-      return begin(computation, event.rank, now_ + duration(computation));
+      return begin(computation, event.rank, now_ + duration(computation, event.rank));
     }
     case Kind::last_byte_arrived:
       return finish_arrival(*static_cast<SimulatedMessage*>(event.subject));
@@ -340,7 +348,7 @@ void Simulator::resume(std::coroutine_handle<> waiter, int rank) {
 
 void Simulator::finish_rank(int rank) {
   const Task task = std::move(tasks_[static_cast<std::size_t>(rank)]);
-  result_.exits[static_cast<std::size_t>(rank)] = now_;
+  result_.exits[static_cast<std::size_t>(rank)] = std::max(now_, this->rank(rank).fetched_until_);
   try {
     task.rethrow_if_failed();
   } catch (...) {
@@ -364,21 +372,37 @@ std::uint64_t Simulator::random() {
   return bits ^ (bits >> 31);
 }
 
+double Simulator::put_seconds(const Computation& computation, int rank) const {
+  const Vector& to = computation.destination;
+  if (levels_.empty()) {
+    const double lines = static_cast<double>(to.bytes()) / static_cast<double>(BoardShape::line);
+    return computation.to_shared ? lines * network_.put_line : 0;
+  }
+  const SimulatedTransport& self = this->rank(rank);
+  return self.node_board_ == nullptr ? 0 : self.node_board_->put_seconds(self.place_, to.data, to.bytes());
+}
+
+void Simulator::note_put(const Computation& computation, int rank) {
+  const SimulatedTransport& self = this->rank(rank);
+  if (self.node_board_ == nullptr) return;
+  self.node_board_->note_put(self.place_, computation.destination.data, computation.destination.bytes());
+}
+
 // Returns how long a core takes that need not share the memory.
-double Simulator::duration(const Computation& computation) const {
+double Simulator::duration(const Computation& computation, int rank) const {
   const std::size_t operands = computation.operand_count;
   const bool copies = computation.reduction == nullptr || operands < 2;
-  const double put = computation.to_shared
-                         ? beyond_cache(put_line(), BoardShape::line) / static_cast<double>(BoardShape::line)
-                         : 0;
-  return network_.step +
-         static_cast<double>(computation.destination.bytes()) *
-             ((copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) + put) +
-         static_cast<double>(computation.second_destination.bytes()) * core_costs_.copy;
+  const double work =
+      static_cast<double>(computation.destination.bytes()) *
+          (copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) +
+      static_cast<double>(computation.second_destination.bytes()) * core_costs_.copy;
+  const double lines_come = std::max(0.0, this->rank(rank).fetched_until_ - now_);
+  return network_.step + std::max(work, lines_come + put_seconds(computation, rank));
 }
 
 // The core begins now and would end at `done`. Others on the node may make that later.
 void Simulator::begin(Computation& computation, int rank, double done) {
+  note_put(computation, rank);
   const auto operands = static_cast<double>(std::max<std::size_t>(computation.operand_count, 1));
   const double bytes = static_cast<double>(computation.destination.bytes()) * (operands + 1) +
                        2 * static_cast<double>(computation.second_destination.bytes());
@@ -388,7 +412,7 @@ void Simulator::begin(Computation& computation, int rank, double done) {
 
 bool Simulator::start(SimulatedTransport& self, Computation& computation) {
   const double begins = std::max(now_, self.core_.free_at);
-  const double done = self.core_.pass(now_, duration(computation));
+  const double done = self.core_.pass(now_, duration(computation, self.rank_));
   if (shares_memory() && computation.destination.bytes() + computation.second_destination.bytes() > 0) {
     if (begins > now_) {
       schedule(begins, Kind::begin, &computation, self.rank_);
@@ -397,6 +421,7 @@ bool Simulator::start(SimulatedTransport& self, Computation& computation) {
     }
     return false;
   }
+  note_put(computation, self.rank_);
   if (done <= now_ && !adversary_delays()) {
     if (!phantom_) computation.perform();
     return true;

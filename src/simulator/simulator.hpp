@@ -127,9 +127,8 @@ struct Network {
   // Without levels, reading what another rank wrote is free. Otherwise the first line takes the `line` of the
   // level that both ranks share. Each further line takes line_gap or what the level has, whichever is longer.
   // Lines of one rank leave it one after the other, line_gap apart, as with the gap of LogP. So if p ranks
-  // read one word, the last one has it after about p gaps. All of these are times in addition to copying and
-  // combining. Lines that are no longer in a cache come from no other core. So beyond a cache, only what
-  // exceeds the additional time of copying there counts.
+  // read one word, the last one has it after about p gaps. A core copies or combines lines while they arrive,
+  // so its work with them takes the longer of both times.
   double line = 1e-7;
   double line_gap = 0;
   std::vector<Level> levels{};  // inside a node, nearest first
@@ -137,8 +136,7 @@ struct Network {
   // A rank's core takes `step` to begin an exchange of messages, a copy or a combination: what it touches
   // first is in no cache.
   double step = 0;
-  // Time to take a line that is written to a window from the core that has read it; at least that of the
-  // farthest level.
+  // Time to write a line that another core has read; at least that of the level of the farthest reader.
   double put_line = 0;
   double intra_send_copy = 0;     // O_s of the shortest messages within a node
   double intra_receive_copy = 0;  // O_r
@@ -254,6 +252,8 @@ class SimulatedTransport final : public Transport {
   Ports memory_;  // for messages within the node; card_: for the network
   Ports network_card_;
   ExclusivePort core_;
+  ExclusivePort fetches_;     // lines that the rank reads
+  double fetched_until_ = 0;  // when the last of these lines is there
   double waited_until_ = 0;
   int made_late_by_ = 0;  // the rank that made this one late; itself until it has waited
 };
@@ -275,6 +275,11 @@ class Simulator {
   // Says how many bytes the input and the output of a rank have together, which decides whether the data of a
   // call exceed a cache. Counts for the next runs.
   void set_call_bytes(std::size_t bytes);
+
+  // A run finds the lines of boards in the caches in which the run before has left them. After forget_uses(),
+  // any core may have them. knows_uses() returns true if a run has used a board since.
+  void forget_uses();
+  [[nodiscard]] bool knows_uses() const;
 
   // `report` is called after every 2^20 events of a run, with the number of events so far and the virtual
   // time. If it throws, the run ends.
@@ -335,7 +340,7 @@ class Simulator {
   void find_or_post(SimulatedMessage& message);
   void finish_arrival(SimulatedMessage& message);
   void deliver(SimulatedMessage& message);
-  [[nodiscard]] double duration(const Computation& computation) const;
+  [[nodiscard]] double duration(const Computation& computation, int rank) const;
   void begin(Computation& computation, int rank, double done);
   void finish_half(Transfer& transfer, int rank);
   void note_wait(int waiter, double since, int other);
@@ -344,8 +349,11 @@ class Simulator {
   [[nodiscard]] double receive_overhead(const SimulatedMessage& message) const;
   // Occupies the receiver's core with the message's copy, from now on.
   void begin_receive_copy(SimulatedMessage& message);
-  // Returns the time to take a line that is written from the core that has read it.
+  // Returns the time to write a line that any core of the node may have read.
   [[nodiscard]] double put_line() const;
+  // Returns the time to take the lines of a computation's destination from other ranks.
+  [[nodiscard]] double put_seconds(const Computation& computation, int rank) const;
+  void note_put(const Computation& computation, int rank);
   // Returns the part of `seconds` for `bytes` bytes that counts beyond a cache.
   [[nodiscard]] double beyond_cache(double seconds, std::size_t bytes) const;
   // Returns what a message shares with other messages from its node: the link out of the node or, if it stays
@@ -370,7 +378,8 @@ class Simulator {
   }
   [[nodiscard]] std::string describe_at_boards() const;
   void touch(int rank, std::coroutine_handle<> waiter, double further) {
-    schedule(now_ + network_.line + further, Kind::touch, waiter.address(), rank);
+    const double begins = std::max(now_, this->rank(rank).fetched_until_);
+    schedule(begins + network_.line + further, Kind::touch, waiter.address(), rank);
   }
 
   void dispatch(const SimulatedEvent& event);

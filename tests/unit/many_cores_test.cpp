@@ -414,27 +414,80 @@ TEST(SimulatedLines, TakeLatencyAndGap) {
 }
 
 TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
-  Network network{.gamma = 1, .copy = 1, .line = 1, .put_line = 64};
+  Network network{.gamma = 1, .copy = 1, .line = 1, .put_line = 128};
   const auto last_exit = [&](auto work) {
     Simulator simulator(1, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
     simulator.set_call_bytes(1000);
     return simulator.run([&](int, Endpoint net) -> Task { co_await work(net); }).last_exit;
   };
-  const Vector window{nullptr, 128, 1};
-  const auto put = [&](Endpoint net) { return net.put(window, window); };
-  EXPECT_EQ(last_exit(put), 128 + 2 * 64);
-  EXPECT_EQ(last_exit([&](Endpoint net) { return net.copy(window, window); }), 128);
-  // Beyond a cache, copying a line takes 32 longer, and only the other 32 of put_line are added.
+  const auto window = [](Endpoint net) { return Vector{net.board()->window(1, 0), 128, 1}; };
+  const auto put = [&](Endpoint net) { return net.put(window(net), ConstVector{nullptr, 128, 1}); };
+  EXPECT_EQ(last_exit(put), 2 * 128);
+  const auto copy = [&](Endpoint net) { return net.copy(window(net), ConstVector{nullptr, 128, 1}); };
+  EXPECT_EQ(last_exit(copy), 128);
   network.beyond = {{.cache_bytes = 0, .gamma = 1.5, .copy = 1.5}};
-  EXPECT_EQ(last_exit(put), 1.5 * 128 + 2 * 32);
+  EXPECT_EQ(last_exit(put), 2 * 128);
   network.beyond = {{.cache_bytes = 0, .gamma = 3, .copy = 3}};
-  EXPECT_EQ(last_exit(put), 3 * 128);
+  EXPECT_EQ(last_exit(put), 3 * 128) << "lines come while the core copies";
   // Perhaps the reader is the farthest core that shares the board.
   network.beyond.clear();
-  network.levels = {{.ranks = 1, .per_byte = 2}, {.per_byte = 3}};
-  EXPECT_EQ(last_exit(put), 128 + 128 * 2);
+  network.levels = {{.ranks = 1, .per_byte = 3}, {.per_byte = 4}};
+  EXPECT_EQ(last_exit(put), 128 * 3);
   network.levels.front().per_byte = 0.5;
-  EXPECT_EQ(last_exit(put), 128 + 2 * 64) << "put_line is longer";
+  EXPECT_EQ(last_exit(put), 2 * 128) << "put_line is longer";
+}
+
+// Rank 0 writes what a rank of its pair, or of the other pair, has read in the run before.
+TEST(SimulatedLines, OfAWriterComeFromWhereTheyWereRead) {
+  const Network network{.copy = 1,
+                        .line = 1,
+                        .levels = {{.ranks = 2, .line = 1, .per_byte = 2}, {.line = 1, .per_byte = 3}},
+                        .ranks_per_node = 4};
+  const auto time_of_writer = [&](int reader, int second_writer) {
+    Simulator simulator(4, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    const auto run = [&](int writer) {
+      const auto one = [&](int rank, Endpoint net) -> Task {
+        const Vector window{net.board()->window(1, 0), 64, 1};
+        if (rank == writer) co_await net.put(window, ConstVector{nullptr, 64, 1});
+        if (rank != reader) co_return;
+        co_await simulator.pause(rank, 1000);
+        co_await net.board()->charge_fetch(0, window.data, window.bytes());
+      };
+      return simulator.run(one).exits[static_cast<std::size_t>(writer)];
+    };
+    EXPECT_FALSE(simulator.knows_uses());
+    EXPECT_EQ(run(0), 64 * 3) << "nobody knows who had them";
+    EXPECT_TRUE(simulator.knows_uses());
+    const double second = run(second_writer);
+    simulator.forget_uses();
+    EXPECT_EQ(run(0), 64 * 3);
+    return second;
+  };
+  EXPECT_EQ(time_of_writer(-1, 0), 64) << "nobody has read them";
+  EXPECT_EQ(time_of_writer(1, 0), 64 * 2);
+  EXPECT_EQ(time_of_writer(3, 0), 64 * 3);
+  EXPECT_EQ(time_of_writer(-1, 1), 64 * 2) << "rank 0 has written them";
+  EXPECT_EQ(time_of_writer(-1, 2), 64 * 3);
+}
+
+TEST(SimulatedLines, ComeWhileTheCoreCopiesThem) {
+  Network network{.copy = 1, .line = 1, .levels = {{.line = 10, .per_byte = 0.5}}, .ranks_per_node = 2};
+  const auto last_exit = [&](bool puts) {
+    Simulator simulator(2, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    const auto one = [&](int rank, Endpoint net) -> Task {
+      if (rank == 0) co_return;
+      const ConstVector theirs{net.board()->window(1, 0), 128, 1};
+      co_await net.board()->charge_fetch(0, theirs.data, theirs.bytes());
+      const Vector mine{puts ? net.board()->window(1, 1) : nullptr, 128, 1};
+      co_await net.copy(mine, theirs);
+    };
+    return simulator.run(one).last_exit;
+  };
+  EXPECT_EQ(last_exit(false), 10 + 128);
+  EXPECT_EQ(last_exit(true), 10 + 128) << "96 to read and to take the lines of both sides";
+  network.levels.front().per_byte = 4;
+  EXPECT_EQ(last_exit(false), 10 + 64 * 4);
+  EXPECT_EQ(last_exit(true), 10 + 64 * 4 + 128 * 4);
 }
 
 // Two pairs of ranks, and 128 bytes a second for each byte that enters a pair or leaves it.

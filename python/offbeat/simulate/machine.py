@@ -74,7 +74,7 @@ class Machine:
     def simulated(self, nodes: int, ranks_per_node: int) -> _core.SimulatedMachine:
         """Make ``nodes`` nodes with ``ranks_per_node`` ranks each."""
         board = self.board
-        levels = self.levels or (() if board is None else board.levels())
+        levels = self.levels or (() if board is None else board.levels(self.copy_ns_per_byte))
         return _core.SimulatedMachine(
             nodes * ranks_per_node,
             ranks_per_node,
@@ -85,7 +85,7 @@ class Machine:
             copy=self.copy_ns_per_byte * 1e-9,
             envelope_bytes=self.envelope_bytes,
             eager_bytes=self.eager_limit_bytes,
-            board=None if board is None else board.in_seconds(),
+            board=None if board is None else self._board_in_seconds(board),
             within_node_message=self.message_within_node.in_seconds(),
             between_nodes_message=self.message_between_nodes.in_seconds(),
             within_node_eager_bytes=self.eager_limit_within_node_bytes,
@@ -97,6 +97,10 @@ class Machine:
             levels=[each.in_seconds() for each in levels],
             message_lines=self.message_lines,
         )
+
+    def _board_in_seconds(self, board: Board) -> tuple[float, float, float, int]:
+        # Levels have the times of whole copies.
+        return board.in_seconds(0.0 if self.levels else self.copy_ns_per_byte)
 
     def facts(self) -> list[tuple[str, str]]:
         """The description of the machine, for people."""

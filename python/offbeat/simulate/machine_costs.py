@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from offbeat.units import format_size
 
 _WINDOW_BYTES = 1 << 20  # the default length of a window of a board
+_LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -74,16 +75,19 @@ class Board:
     put_line_ns: float
     ranks_per_cache: int
 
-    def in_seconds(self) -> tuple[float, float, float, int]:
+    def in_seconds(self, copy_ns_per_byte: float) -> tuple[float, float, float, int]:
         """Return the arguments that the simulator takes, with times in seconds."""
-        return self.line_ns * 1e-9, self.line_gap_ns * 1e-9, self.put_line_ns * 1e-9, _WINDOW_BYTES
+        put_line_ns = _with_copy(self.put_line_ns, copy_ns_per_byte)
+        return self.line_ns * 1e-9, self.line_gap_ns * 1e-9, put_line_ns * 1e-9, _WINDOW_BYTES
 
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self, copy_ns_per_byte: float) -> tuple[Level, ...]:
         """The levels of a machine that names none: the ranks of a cache, and the others."""
         if self.far_line_ns == 0:
             return ()
-        near = Level(self.ranks_per_cache, self.line_ns)
-        return (near, Level(0, self.far_line_ns)) if self.ranks_per_cache else (near,)
+        line_ns = _with_copy(self.line_gap_ns, copy_ns_per_byte)
+        core_gb_per_s = _LINE_BYTES / line_ns if line_ns else math.inf
+        near = Level(self.ranks_per_cache, self.line_ns, core_gb_per_s)
+        return (near, Level(0, self.far_line_ns, core_gb_per_s)) if self.ranks_per_cache else (near,)
 
     def __str__(self) -> str:
         """Name what is not zero."""
@@ -163,3 +167,8 @@ class FittedAlgorithm:
     level: str  # within_node or between_nodes
     latency_us: float
     bandwidth_gb_per_s: float
+
+
+def _with_copy(line_ns: float, copy_ns_per_byte: float) -> float:
+    """The time to copy a line, of which the file has what it takes more than in the core's own cache."""
+    return line_ns + _LINE_BYTES * copy_ns_per_byte if line_ns else 0.0
