@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// arrival_direct, and reduce by arrival_tree, on the board of one node x rank counts x roots x lengths of one
-// and of several rounds, or fillings of a channel, x in place x adversarial timing, in the simulator; small
-// calls in their immediate form, too.
+// arrival_direct, and reduce by arrival_tree and arrival_shares, on the board of one node x rank counts x
+// roots x lengths of one and of several rounds, or fillings of a channel, x in place x adversarial timing, in
+// the simulator; small calls in their immediate form, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "checked_calls.hpp"
 #include "collectives/board/arrival_direct.hpp"
+#include "collectives/reduce/reduce.hpp"
 
 namespace offbeat {
 namespace {
@@ -52,6 +53,49 @@ INSTANTIATE_TEST_SUITE_P(Board, OnBoardOfOneNode,
                          testing::Combine(testing::ValuesIn(checked_collectives),
                                           testing::ValuesIn(rank_counts)),
                          name_of_case);
+
+// With 13, 21 or 65 ranks, the groups that pass results on are not parts of those of the level above.
+class SharesOfAReduce : public testing::TestWithParam<int> {};
+
+TEST_P(SharesOfAReduce, AreRight) {
+  const int ranks = GetParam();
+  Algorithm without_immediate = reduce_algorithms::arrival_shares;
+  without_immediate.immediate = nullptr;
+  Network network = awkward_network();
+  network.ranks_per_node = ranks;
+  for (const Algorithm* form :
+       {&reduce_algorithms::arrival_shares, static_cast<const Algorithm*>(&without_immediate)}) {
+    Expression expression;
+    expression.algorithm = form;
+    expect_right_calls(Collective::reduce, expression, ranks, network, BoardShape::smallest_chunk);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Board, SharesOfAReduce, testing::ValuesIn(rank_counts));
+
+TEST(SharesOfReduces, OfManyRanksAreRight) {
+  constexpr std::size_t count = 2000;  // more lines than ranks
+  const Expression expression = parse_expression(Collective::reduce, "arrival_shares");
+  for (const int ranks : {13, 21, 65, 80}) {
+    Network network = awkward_network();
+    network.ranks_per_node = ranks;
+    for (const int root : {0, ranks / 2, ranks - 1}) {
+      CheckedCalls checked(ranks, {Collective::reduce, count, root, Operation::weave});
+      std::vector<std::vector<Bits>> reference;
+      for (const std::uint64_t seed : {0, 1, 2}) {
+        checked.clear();
+        SimulationOptions options{.board_window_bytes = 2 * BoardShape::smallest_chunk};
+        if (seed > 0) options.adversary = Adversary{seed};
+        Simulator simulator(ranks, network, options);
+        const auto make = [&](int rank, Endpoint net) {
+          return carry_out(net, checked.args(rank), expression);
+        };
+        simulator.run(make);
+        EXPECT_EQ(checked.problem(reference), "") << ranks << " ranks, root " << root << ", seed " << seed;
+      }
+    }
+  }
+}
 
 TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
   constexpr std::size_t window = 4 * BoardShape::smallest_chunk;

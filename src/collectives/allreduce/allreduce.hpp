@@ -26,6 +26,10 @@ extern const Algorithm bine;
 extern const Algorithm linear;
 extern const Algorithm binomial;
 
+// Combines a vector as arrival_shares does, on a board whose ranks all run at once. The result of a reduce
+// goes to its root alone.
+[[nodiscard]] Task run_by_shares(Endpoint net, Call call);
+
 // Returns the smallest number of ranks for an algorithm whose argument names the late rank (Needs::ranks).
 [[nodiscard]] inline int least_ranks_with_late_rank(const Expression& self) { return self.late_rank + 1; }
 // Returns all ranks, rotated so that the late one is the last.

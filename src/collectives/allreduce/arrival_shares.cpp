@@ -48,6 +48,8 @@ class Group {
   Group(const BoardRound& round, int first, int last)
       : chunks_(round.chunks), first_(first), ranks_(last - first) {}
 
+  [[nodiscard]] int first() const { return first_; }
+  [[nodiscard]] int last() const { return first_ + ranks_ - 1; }
   [[nodiscard]] Chunks share_of(int rank) const {
     return {begin_of(rank - first_), begin_of(rank - first_ + 1)};
   }
@@ -220,6 +222,19 @@ Task take_results(const BoardRound& round, Chunks chunks, int level, int progres
   }
 }
 
+// Returns true if this rank passes results on at a level. In a reduce only those do from whom the root takes
+// its results, directly or through levels below.
+bool passes_on(const BoardRound& round, int level) {
+  if (round.call.collective != Collective::reduce) return true;
+  int first = round.call.root;
+  int last = round.call.root;
+  for (int below = 1; below <= level; ++below) {
+    first = passing_group(round, first, below).first();
+    last = passing_group(round, last, below).last();
+  }
+  return first <= round.net.rank && round.net.rank <= last;
+}
+
 Task run_round(const BoardRound& round) {
   const int rank = round.net.rank;
   const int ranks = round.net.size;
@@ -227,11 +242,13 @@ Task run_round(const BoardRound& round) {
   for (int level = 1; level <= combining_levels(ranks); ++level) co_await combine_share(round, level);
   int progress = 1 + combining_levels(ranks);
   for (int level = passing_levels(ranks) - 1; level > 0; --level, ++progress) {
+    if (!passes_on(round, level)) continue;
     const Chunks mine = passing_group(round, rank, level).share_of(rank);
     co_await take_results(round, mine, level, progress);
     co_await announce(round, progress + 1);
   }
   round.board.announce_contribution();
+  if (!passes_on(round, 0)) co_return;
   round.prefetch_next_input();
   // Each rank begins with another holder.
   const std::size_t first = passing_group(round, rank, 1).share_of(rank).first;
@@ -243,10 +260,12 @@ Task run_round(const BoardRound& round) {
 Task run(Endpoint net, Call call, const Expression&) {
   const Board& board = *net.board();
   if (board.concurrent_ranks < board.size) return run_on_one_node(net, call, arrival_tree.node_phase);
-  return run_in_rounds(net, call, BoardShape::line, run_round);
+  return run_by_shares(net, call);
 }
 
 }  // namespace
+
+Task run_by_shares(Endpoint net, Call call) { return run_in_rounds(net, call, BoardShape::line, run_round); }
 
 const Algorithm arrival_shares{
     .name = "arrival_shares",

@@ -10,14 +10,8 @@ namespace {
 using namespace reduce_algorithms;
 
 constexpr const Algorithm* algorithms[] = {
-    &native,
-    &arrival_tree,
-    &binomial,
-    &rabenseifner,
-    &chain,
-    &linear,
-    &combinators::pipeline,
-    &hierarchies::reduce,
+    &native, &arrival_tree,          &arrival_shares,      &binomial, &rabenseifner, &chain,
+    &linear, &combinators::pipeline, &hierarchies::reduce,
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace offbeat::reduce_to_rank_0 {
 
 namespace offbeat::reduce_algorithms {
 
+extern const Algorithm arrival_shares;
 extern const Algorithm arrival_tree;
 extern const Algorithm linear;
 extern const Algorithm binomial;
