@@ -25,6 +25,7 @@ from offbeat.units import format_size
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tools"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
 
+import one_node  # noqa: E402
 import paper_training  # noqa: E402
 import published_check  # noqa: E402
 import result_file  # noqa: E402
@@ -347,6 +348,16 @@ def published_check_table() -> str:
     return table(published_check.HEADINGS, published_check.rows(results("published_check")["cells"]))
 
 
+def one_node_table() -> str:
+    """How offbeat's defaults compare with the fastest algorithms, for each collective and machine."""
+    return table(one_node.HEADINGS, one_node.rows(results("one_node")["cells"]))
+
+
+def one_node_bounds() -> str:
+    """An allreduce of 64 KiB on 64 ranks beside its bound, on each machine."""
+    return table(one_node.BOUND_HEADINGS, one_node.bound_rows(results("one_node")["cells"]))
+
+
 def many_cores_table() -> str:
     """Simulated times of offbeat's defaults on one node of Rome."""
     rome, ranks = machine.read("rome"), (16, 64, 128)
@@ -354,7 +365,7 @@ def many_cores_table() -> str:
     calls += [("allreduce", "arrival_tree", size) for size in (8, 1 << 10)]
     calls += [("allreduce", "arrival_shares", 64 << 10)]
     calls += [(name, "arrival_direct", size) for name in ("bcast", "allgather") for size in (8, 8 << 10)]
-    calls += [("reduce", "arrival_tree", size) for size in (8, 64 << 10)]
+    calls += [("reduce", "arrival_tree", 8), ("reduce", "arrival_shares", 64 << 10)]
     rows = [
         [
             f"`{name}`",
