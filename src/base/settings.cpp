@@ -197,9 +197,13 @@ std::vector<Setting> all_settings() {
        "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
        "error, from one rank)"},
       {"OFFBEAT_REPORT", yes_or_no_parser(&Settings::report), "0", AcrossRanks::may_differ,
-       "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served, whether "
-       "it "
-       "had to share its core, and which command says more"},
+       "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served, how much "
+       "time they took and how much of it was waiting, for whom, whether it had to share its core, and which "
+       "command says more"},
+      {"OFFBEAT_COUNTERS", yes_or_no_parser(&Settings::counters), "1", AcrossRanks::may_differ,
+       "1: each rank times its collectives, keeps counters that `offbeat top` reads while the program runs, "
+       "and "
+       "says where it is if others wait for it (unless OFFBEAT_STALL_S=0); 0: it only counts calls"},
       {"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60", AcrossRanks::may_differ,
        "seconds that a collective on one node may wait before offbeat prints which ranks have not arrived; "
        "0: never print"},

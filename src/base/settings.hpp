@@ -36,6 +36,7 @@ struct Settings {
   Adapt adapt;
   int verbose;
   bool report;
+  bool counters;
   long stall_s;
   bool check;
   WaitPolicy wait;

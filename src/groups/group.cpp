@@ -128,6 +128,7 @@ void Group::run(const CallArguments& arguments, const CallOptions& options) {
   require_intact();
   PreparedCall prepared(arguments, rank_, size_);
   process_.count(arguments.collective);
+  timer_.of(arguments.collective).calls.increment();
   Observation observation(log_, [&] { return observed(arguments, rank_, size_, true); });
   if (board_ == nullptr) {
     prepared.stage(false);
@@ -154,7 +155,11 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
   CallRecord record = unnumbered;
   record.number = stage.next_number();
   write_record(board, *locality_, record, call);
-  board.enter(count_call(), call.collective, bytes);
+  const std::uint64_t number = count_call();
+  board.enter(number, call.collective, bytes);
+  const auto find_board = [&] { return board_.get(); };
+  timer_.begin(call.collective, number, find_board);
+  timer_.of(call.collective).bytes.add(bytes);
   stage.watch(record, call, options.deadline_ns(), options.timeout_s);
   try {
     prepared.fetch_input();
@@ -168,6 +173,8 @@ void Group::run_on_board(PreparedCall& prepared, const CallRecord& unnumbered, c
     require_fit(stage, record, call);
     prepared.deliver_output();
     stage.stop_watching();
+    timer_.of(call.collective).served.increment();
+    timer_.end(call.collective, find_board, row.expression);
   } catch (...) {
     stage.stop_watching();
     break_down();
@@ -331,6 +338,10 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   std::unique_ptr<GroupRequest> request(
       new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log_, observation.number()));
   process_.count(arguments.collective);
+  CollectiveCounters& counters = timer_.of(arguments.collective);
+  counters.calls.increment();
+  counters.bytes.add(bytes);
+  counters.served.increment();
   if (board_ == nullptr) {
     staged.fetch_input();
     copy_alone(request->call());

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "groups/call_arguments.hpp"
+#include "groups/call_timer.hpp"
 #include "groups/callback_set_up.hpp"
 #include "groups/group_network.hpp"
 #include "groups/group_observer.hpp"
@@ -132,6 +133,8 @@ class Group final : public OperationsOwner {
   // One for each stage of the board; the first is that of blocking calls.
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::atomic<std::uint64_t> calls_{0};
+  const CounterFile::Owner counters_;
+  CallTimer timer_;   // of blocking calls
   std::mutex order_;  // held while a call takes its place among those that were begun
   std::uint64_t begun_ = 0;
   int in_use_ = 0;               // operations under way

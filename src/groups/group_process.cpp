@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/pool.hpp"
 #include "groups/operations_under_way.hpp"
+#include "groups/time_report.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {
@@ -137,6 +138,7 @@ void GroupProcess::report() const {
     if (calls(collective) > 0)
       say(std::string(name_of(collective)) + ": " + std::to_string(calls(collective)) + " calls in groups");
   }
+  for (const std::string& line : lines_on_time(time_in_collectives(counters), "")) say(line);
   if (sent_ + received_ > 0)
     say("messages: " + std::to_string(sent_) + " sent and " + std::to_string(received_) +
         " received in groups");

@@ -12,6 +12,7 @@
 #include "groups/group_observer.hpp"
 #include "groups/progress_thread.hpp"
 #include "groups/window_budget.hpp"
+#include "node/call_counters.hpp"
 #include "selection/selection.hpp"
 
 namespace offbeat {
@@ -46,6 +47,7 @@ class GroupProcess {
   Selection selection{HostMpi::other, settings.window_bytes, Adapt::off};
   const std::uint64_t build;  // equal on all ranks that may share a board
   WindowBudget windows{settings.memory_bytes};
+  CounterFile& counters = CounterFile::of_process(settings.counters);
   const ProgressThread progress{settings.progress_cpus};
 
  private:

@@ -111,7 +111,13 @@ Group::Group(GroupProcess& process, int rank, int size)
     : OperationsOwner(rank, size, WhenHostEnds::go_on),
       process_(process),
       membership_(size),
-      fork_generation_(GroupProcess::fork_generation()) {}
+      fork_generation_(GroupProcess::fork_generation()),
+      counters_(process.counters.add()),
+      timer_(*counters_, process.settings.counters) {
+  counters_->rank = static_cast<std::uint32_t>(rank);
+  counters_->size = static_cast<std::uint32_t>(size);
+  counters_->is_group = 1;
+}
 
 // GroupMaker makes a group of several ranks, step by step. Every function is collective, and throws
 // BoardError on all ranks if one of them cannot go on.
@@ -236,7 +242,10 @@ class GroupMaker {
     const bool is_made = run_unless_out_of_memory([&] {
       Group& group = *group_;
       NodeBoard& board = *group.board_;
-      if (observer_ != nullptr) group.log_ = observer_->joins(observed_group(*process_, greetings_, rank_));
+      const ObservedGroup seen = observed_group(*process_, greetings_, rank_);
+      group.counters_->identity = seen.identity;
+      process_->counters.join(seen.world.run, seen.world.rank, seen.world.ranks, "");
+      if (observer_ != nullptr) group.log_ = observer_->joins(seen);
       group.renew(group.plans_of_begun_);
       group.plans_of_runs_ = group.plans_of_begun_;
       if (!has_one_node()) {

@@ -51,11 +51,32 @@ void NodeBoard::give_pages_back() noexcept {
   });
 }
 
+void NodeBoard::show_arrival(std::uint64_t number, std::uint64_t ticks) noexcept {
+  using Presence = Board::Presence;
+  board()
+      .presence(locality_.member)
+      .arrival(number)
+      .store((ticks & ~Presence::low_bits) | (number & Presence::low_bits), std::memory_order_relaxed);
+}
+
+std::optional<NodeBoard::Arrival> NodeBoard::last_arrival(std::uint64_t number) {
+  using Presence = Board::Presence;
+  Arrival last;
+  for (int member = 0; member < shape_.ranks; ++member) {
+    const std::uint64_t word = board().presence(member).arrival(number).load(std::memory_order_relaxed);
+    if ((word & Presence::low_bits) != (number & Presence::low_bits)) return std::nullopt;
+    if (word > last.ticks) last = {number_of(member), word};
+  }
+  return last;
+}
+
 void NodeBoard::rest() {
   client_.reset();
   for (int k = 0; k < stages(); ++k) stage(k).board.waiters = nullptr;
   board().current_call_number = 0;
   board().presence(locality_.member).entered.store(0, std::memory_order_relaxed);
+  for (Board::Word& arrival : board().presence(locality_.member).arrivals)
+    arrival.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace offbeat

@@ -201,6 +201,14 @@ class NodeBoard {
   [[nodiscard]] bool is_given_up() noexcept;
   // Returns this rank's number as people know it.
   [[nodiscard]] int named_rank() const { return number_of(locality_.member); }
+  // Shows the others when this rank came to call `number`, by ticks of ProcessorClock.
+  void show_arrival(std::uint64_t number, std::uint64_t ticks) noexcept;
+  struct Arrival {
+    int number = 0;  // of the rank, as people know it
+    std::uint64_t ticks = 0;
+  };
+  // Returns the last arrival in call `number`, or nothing if a rank has not shown when it came.
+  [[nodiscard]] std::optional<Arrival> last_arrival(std::uint64_t number);
   // Lets the host move the program's other messages.
   void let_host_move() noexcept { static_cast<void>(look_for_failure()); }
 

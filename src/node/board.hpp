@@ -145,7 +145,13 @@ class Board {
     Word entered;  // the number of its collective on this communicator, for the report of a stall
     Word core;     // the core on which the rank was last seen, plus 1
     Word left;     // 1 if the rank has left the board for good, so that it may end
+    // When the rank came to a call, for calls that are timed (groups/call_timer.hpp): ticks of ProcessorClock
+    // whose low bits are those of the number of the call. Calls use these words in turn.
+    static constexpr std::uint64_t low_bits = 255;
+    std::array<Word, 4> arrivals;
+    [[nodiscard]] Word& arrival(std::uint64_t number) { return arrivals[number % arrivals.size()]; }
   };
+  static_assert(sizeof(Presence) == BoardShape::line);
   [[nodiscard]] Presence& presence(int owner) const {
     return *reinterpret_cast<Presence*>(memory_ + shape_.bytes_of_lines(owner));
   }

@@ -34,8 +34,11 @@ Communicator::Communicator(Runtime& process, MPI_Comm handle, std::string_view w
       is_one_rank_(why_native == only_one_rank_reason),
       why_native_(why_native),
       means_(process, life_, {process.settings.window_bytes, NodeBoard::stages_of_communicator}, serves()),
-      plans_(process.selection) {
+      plans_(process.selection),
+      counters_(process.counters.add()),
+      timer_(*counters_, process.settings.counters) {
   put_plans_into_use();
+  name_counters();
 }
 
 Communicator::Communicator(const Communicator& origin, const BoardSize& board_size)
@@ -44,7 +47,8 @@ Communicator::Communicator(const Communicator& origin, const BoardSize& board_si
       life_(&origin.life_),
       why_native_(origin.why_native_),
       means_(process_, life_, board_size, serves()),
-      plans_(process_.selection) {
+      plans_(process_.selection),
+      timer_(process_.counters.sums(), false) {
   put_plans_into_use();
 }
 
@@ -220,7 +224,8 @@ bool Communicator::run_without_host(PreparedCall& prepared) {
       is_one_rank_ ? ChosenAlternative{&copy_on_single_rank, nullptr}
                    : choose_without_host(choose(call.collective, bytes, call.output.width), call, bytes);
   if (!chosen) return false;
-  count(call.collective);
+  begin_blocking(call.collective);
+  count_bytes(call.collective, bytes);
   break_on_error(call.collective, bytes, [&] {
     prepared.stage(!is_one_rank_ && may_have_stand_ins(chosen, call.collective));
     prepared.fetch_input();
@@ -232,6 +237,7 @@ bool Communicator::run_without_host(PreparedCall& prepared) {
   }
   break_on_error([&] { prepared.deliver_output(); });
   count_served(call.collective);
+  end_blocking(call.collective, chosen.expression);
   last_algorithm = chosen.expression;
   return true;
 }
@@ -247,6 +253,7 @@ std::unique_ptr<Operation> Communicator::begin(PreparedCall& prepared) {
   const ChosenAlternative chosen = choose_for_operation(call, bytes);
   if (!chosen) return nullptr;
   count(call.collective);
+  count_bytes(call.collective, bytes);
   break_on_error(call.collective, bytes, [&] {
     prepared.stage(may_have_stand_ins(chosen, call.collective));
     prepared.begin_fetch();

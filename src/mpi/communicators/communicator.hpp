@@ -13,6 +13,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "groups/call_arguments.hpp"
+#include "groups/call_timer.hpp"
 #include "groups/counts.hpp"
 #include "groups/operations_under_way.hpp"
 #include "mpi/communicators/adaptation.hpp"
@@ -173,14 +174,24 @@ class Communicator final : public OperationsOwner {
   // next communicator of these ranks shares nothing with this one.
   void note_left_out() noexcept { was_left_out_ = true; }
 
-  // Counts a call that the program made.
+  // Counts a call that the program made, and begins its time if it is blocking.
   void count(Collective collective) {
-    of(collective).intercepted.increment();
+    timer_.of(collective).calls.increment();
     ++calls_;
   }
-  void count_served(Collective collective) { of(collective).served.increment(); }
+  void begin_blocking(Collective collective) {
+    count(collective);
+    timer_.begin(collective, calls_, [&] { return board_for_arrivals(); });
+  }
+  void count_bytes(Collective collective, std::size_t bytes) { timer_.of(collective).bytes.add(bytes); }
+  void count_served(Collective collective) { timer_.of(collective).served.increment(); }
+  // Ends the time of a blocking call that ran `ran`, or the host's own choice if that is null.
+  void end_blocking(Collective collective, const Expression* ran) {
+    timer_.end(
+        collective, [&] { return board_for_arrivals(); }, ran);
+  }
   [[nodiscard]] Counts counts(Collective collective) const {
-    return {of(collective).intercepted.value(), of(collective).served.value()};
+    return {timer_.of(collective).calls.value(), timer_.of(collective).served.value()};
   }
 
  private:
@@ -196,12 +207,12 @@ class Communicator final : public OperationsOwner {
   void begin_use() noexcept override { life_.begin_use(); }
   [[nodiscard]] bool end_use() noexcept override { return life_.end_use(); }
 
-  struct CallCounters {
-    Counter intercepted;
-    Counter served;
-  };
-  [[nodiscard]] CallCounters& of(Collective collective) { return of_[index_of(collective)]; }
-  [[nodiscard]] const CallCounters& of(Collective collective) const { return of_[index_of(collective)]; }
+  [[nodiscard]] NodeBoard* board_for_arrivals() const {
+    return means_.have_board() ? &means_.node_board() : nullptr;
+  }
+  // Say in the counters which communicator this is; the second one when the ranks have agreed on its place.
+  void name_counters();
+  void identify_counters();
 
   [[nodiscard]] Choice choose_from_rows(Collective collective, std::size_t bytes, std::size_t width);
   // Chooses as choose() does, but leaves trials that are due to the next blocking call.
@@ -277,8 +288,9 @@ class Communicator final : public OperationsOwner {
   bool is_verbose_ = false;
   bool was_left_out_ = false;  // true if the host has rejected a call of this rank
   Announcements announcements_;
-  std::uint64_t calls_ = 0;  // calls of all collectives, including those through the C interface
-  std::array<CallCounters, collectives.size()> of_;
+  std::uint64_t calls_ = 0;      // calls of all collectives, including those through the C interface
+  CounterFile::Owner counters_;  // null: this works apart, and counts nothing
+  CallTimer timer_;
 };
 
 inline void Communicator::run(ChosenAlternative chosen, const Call& call, std::size_t bytes,

@@ -69,6 +69,7 @@ class CommunicatorMeans {
   }
   [[nodiscard]] const BoardSize& board_size() const { return board_size_; }
   [[nodiscard]] Team& team() const { return shared_.place->team(); }
+  [[nodiscard]] int place() const { return shared_.place->index(); }
 
   // -- messages
 

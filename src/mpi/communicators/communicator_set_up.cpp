@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A communicator gets its plans and means here, before offbeat serves it and after the plans have changed.
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator.hpp"
 #include "mpi/communicators/set_up.hpp"
@@ -25,12 +28,32 @@ bool Communicator::start(Communicator* mine, Runtime& process, MPI_Comm handle, 
       return true;
     }
     mine->means_.take_agreed_means(*agreed);
+    mine->identify_counters();
     mine->plans_.agree_on(std::move(agreed->plans));
     mine->create_missing(set_up, {collective});
     return true;
   } catch (const CommunicationError&) {  // the host reports it in the call itself
     return false;
   }
+}
+
+void Communicator::name_counters() {
+  counters_->rank = static_cast<std::uint32_t>(rank_);
+  counters_->size = static_cast<std::uint32_t>(size_);
+  char name[MPI_MAX_OBJECT_NAME + 1] = "";
+  int length = 0;
+  if (process_.host.Comm_get_name(life_.handle(), name, &length) == MPI_SUCCESS)
+    copy_text(name, counters_->name);
+}
+
+// Two communicators of the same ranks have different places.
+void Communicator::identify_counters() {
+  const auto bytes_of = [](const int& first, std::size_t count) {
+    return std::string_view(reinterpret_cast<const char*>(&first), count * sizeof first);
+  };
+  const int place = means_.place();
+  const std::vector<int>& ranks = means_.team().world_ranks();
+  counters_->identity = fnv1a(bytes_of(ranks.front(), ranks.size()), fnv1a(bytes_of(place, 1))) | 1;
 }
 
 bool Communicator::has_means_for(Collectives collectives) const {

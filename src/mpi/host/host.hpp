@@ -158,6 +158,7 @@ class Host {
   HostFunction<decltype(PMPI_Comm_free)> Comm_free{find("PMPI_Comm_free")};
   HostFunction<decltype(PMPI_Comm_get_attr)> Comm_get_attr{find("PMPI_Comm_get_attr")};
   HostFunction<decltype(PMPI_Comm_get_errhandler)> Comm_get_errhandler{find("PMPI_Comm_get_errhandler")};
+  HostFunction<decltype(PMPI_Comm_get_name)> Comm_get_name{find("PMPI_Comm_get_name")};
   HostFunction<decltype(PMPI_Comm_group)> Comm_group{find("PMPI_Comm_group")};
   HostFunction<decltype(PMPI_Comm_rank)> Comm_rank{find("PMPI_Comm_rank")};
   HostFunction<decltype(PMPI_Comm_set_attr)> Comm_set_attr{find("PMPI_Comm_set_attr")};

@@ -74,6 +74,7 @@ Outcome Activity::begin() {
   if (is_persistent_) communicator_->count(call_.collective);
   Communicator& communicator = running_communicator();
   const std::size_t bytes = call_.length(communicator.size());
+  communicator_->count_bytes(call_.collective, bytes);
   const Choice choice = communicator.choose_to_begin(call_.collective, bytes, call_.output.width);
   const ChosenAlternative chosen = choice;
   communicator.announce_begun(call_.collective, bytes);

@@ -44,8 +44,9 @@ struct BlockingCarrier {
   }
   [[nodiscard]] static Communicator* find(Runtime& process, MPI_Comm handle, Collective collective) {
     Communicator* communicator = process.communicator(handle, collective);
-    if (communicator != nullptr) communicator->count(collective);
-    return communicator;
+    if (communicator == nullptr) return nullptr;
+    communicator->begin_blocking(collective);
+    return communicator_of_call = communicator;
   }
 
   static Staged& keep(std::optional<Staged>& here) { return here.emplace(); }
@@ -58,6 +59,7 @@ struct BlockingCarrier {
   template <Collective collective, class Kept>
   Outcome carry_out(Communicator& communicator, const Call& call, std::size_t bytes, bool shares,
                     Kept& kept) const {
+    communicator.count_bytes(collective, bytes);
     const Choice choice = communicator.choose(collective, bytes, call.output.width);
     communicator.announce(collective, bytes);
     if (choice.trial != nullptr && !choice.trial->try_count_call()) [[unlikely]]
@@ -85,6 +87,7 @@ struct BlockingCarrier {
     }
     kept.unpack(types);
     communicator.count_served(collective);
+    communicator.end_blocking(collective, chosen.expression);
     last_algorithm = chosen.expression;
     return {.kind = Outcome::Kind::served};
   }

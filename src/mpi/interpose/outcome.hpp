@@ -10,6 +10,7 @@
 
 namespace offbeat {
 
+class Communicator;
 class RowTrial;
 
 // The result of an attempt to serve a call.
@@ -30,6 +31,9 @@ static_assert(sizeof(Outcome) <= sizeof(void*), "fits in a register");
 
 // The trial of the blocking call of this thread that the host has to serve.
 inline constinit thread_local RowTrial* trial_of_host [[gnu::tls_model("initial-exec")]] = nullptr;
+
+// The communicator that counted the last blocking call of this thread, in which the host may run.
+inline constinit thread_local Communicator* communicator_of_call [[gnu::tls_model("initial-exec")]] = nullptr;
 
 // Returns the error code of the exception that is being handled.
 [[nodiscard]] inline int code_of_exception() {

@@ -50,16 +50,17 @@ template <Collective collective, CountKind counts, class Call, class... Argument
   if (outcome.kind == Outcome::Kind::served) [[likely]]
     return MPI_SUCCESS;
   if (outcome.kind == Outcome::Kind::failed) return raise(process.host, call.communicator, outcome.code);
-  if (outcome.measured_where != Outcome::none) [[unlikely]] {
-    RowTrial* const trial = trial_of_host;
-    const int code =
-        call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
-    // After a failure, the program's error handler may have freed the communicator, and the trial with it.
-    if (code == MPI_SUCCESS) trial->end_call();
-    return code;
-  }
-  return call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator,
-                                                            arguments...);
+  RowTrial* const trial = outcome.measured_where != Outcome::none ? trial_of_host : nullptr;
+  Communicator* const counting = outcome.is_counted ? communicator_of_call : nullptr;
+  const Expression* const named = last_algorithm;
+  const int code =
+      call_as_chosen<collective, Form::blocking, counts>(process, outcome, call.communicator, arguments...);
+  // After a failure, the program's error handler may have freed the communicator.
+  if (code != MPI_SUCCESS) return code;
+  if (trial != nullptr) [[unlikely]]
+    trial->end_call();
+  if (counting != nullptr) counting->end_blocking(collective, named);
+  return code;
 }
 
 // Serves a call of MPI_IX.

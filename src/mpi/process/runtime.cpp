@@ -16,10 +16,12 @@
 #include "base/log.hpp"
 #include "base/own_process.hpp"
 #include "base/pool.hpp"
+#include "groups/time_report.hpp"
 #include "mpi/host/exit_with.hpp"
 #include "mpi/host/other_family.hpp"
 #include "mpi/host/return_errors.hpp"
 #include "mpi/process/freeing.hpp"
+#include "mpi/process/job_identity.hpp"
 #include "node/device_memory.hpp"
 
 namespace offbeat {
@@ -241,6 +243,11 @@ bool Runtime::start_with_mpi() {
       found != 0) {
     highest_tag_ = *highest;
   }
+  if (settings.counters)
+    run_ignoring_exceptions([&] {
+      counters.join(job_identity(), host.rank_in(MPI_COMM_WORLD), host.size_of(MPI_COMM_WORLD),
+                    name_of(host.mpi));
+    });
   is_started_.store(true, std::memory_order_release);
   // This takes memory, which the agreement on rules must not do.
   if (selection.names_host_algorithms())
@@ -390,6 +397,8 @@ void Runtime::report() {
     std::atexit([] { say("no call intercepted"); });
     return;
   }
+  for (const std::string& line : lines_on_time(time_in_collectives(counters), " of MPI_COMM_WORLD"))
+    say(line);
   if (const std::string line = line_on_contention(contention()); !line.empty()) say(line);
   say(printable(line_on_next_command(settings, host.size_of(MPI_COMM_WORLD), program_line('\0')), 400));
 }

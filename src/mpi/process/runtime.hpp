@@ -28,6 +28,7 @@
 #include "mpi/operations/host_progress.hpp"
 #include "mpi/process/build_identity.hpp"
 #include "mpi/types/types.hpp"
+#include "node/call_counters.hpp"
 #include "selection/selection.hpp"
 
 namespace offbeat {
@@ -117,6 +118,7 @@ class Runtime {
   // The identity of the build. It is equal on all ranks that may share a board.
   const std::uint64_t build = build_identity(selection);
   WindowBudget windows{settings.memory_bytes};
+  CounterFile& counters = CounterFile::of_process(settings.counters);
   Teams teams;
 
   // Valid after is_started() has returned true.

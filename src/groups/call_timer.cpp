@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/call_timer.hpp"
+
+#include <string>
+
+#include "base/error.hpp"
+#include "groups/node_board.hpp"
+#include "node/host_turns.hpp"
+
+namespace offbeat {
+namespace {
+
+constexpr std::uint64_t frequent_us = 20;  // calls with less time between them are frequent
+constexpr std::uint64_t calls_between_looks = 64;
+// What a rank spends in a call before it looks for the last rank: 2 us for each rank of the node, which is
+// some 30 times as long as the look.
+constexpr std::uint64_t least_us_for_each_rank = 2;
+
+}  // namespace
+
+void CallTimer::begin_timed(CollectiveCounters& mine, std::uint64_t number, NodeBoard* board) {
+  const std::uint64_t now = ProcessorClock::now();
+  weight_ = timed_up_to_ == each ? 1 : calls_for_each_sample;
+  number_ = number;
+  began_ = now;
+  mine.since.set(now);
+  if (board != nullptr) board->show_arrival(number, now);
+  if (number - looked_number_ >= calls_between_looks) choose_samples(now, number);
+}
+
+void CallTimer::choose_samples(std::uint64_t now, std::uint64_t number) {
+  const std::uint64_t frequent = (number - looked_number_) * frequent_us * ProcessorClock::ticks_per_us();
+  const bool are_frequent = looked_ != 0 && now - looked_ < frequent;
+  timed_up_to_ = are_frequent ? each / calls_for_each_sample : each;
+  looked_ = now;
+  looked_number_ = number;
+}
+
+void CallTimer::end_timed(Collective collective, NodeBoard* board, const Expression* ran) {
+  CollectiveCounters& mine = of(collective);
+  const std::uint64_t now = ProcessorClock::now();
+  // The clock may jump when the thread changes cores.
+  const std::uint64_t spent = now > began_ ? now - began_ : 0;
+  mine.ticks.add(spent * weight_);
+  if (board != nullptr && spent >= static_cast<std::uint64_t>(board->board().size) * least_us_for_each_rank *
+                                       ProcessorClock::ticks_per_us())
+    find_last(mine, *board, spent);
+  began_ = 0;
+  const Expression*& shown = shown_[index_of(collective)];
+  if (shown == ran) [[likely]]
+    return;
+  run_unless_out_of_memory(
+      [&] { copy_text(ran != nullptr ? ran->canonical_text() : std::string(), mine.algorithm); });
+  shown = ran;
+}
+
+void CallTimer::find_last(CollectiveCounters& mine, NodeBoard& board, std::uint64_t spent) const {
+  const auto last = board.last_arrival(number_);
+  if (!last) return;
+  const std::uint64_t waited = last->ticks > began_ ? std::min(last->ticks - began_, spent) : 0;
+  mine.waiting_ticks.add(waited * weight_);
+  mine.add_wait(last->number, waited * weight_, waited / ProcessorClock::ticks_per_us(),
+                static_cast<std::uint32_t>(weight_));
+}
+
+}  // namespace offbeat
