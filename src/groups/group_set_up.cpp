@@ -14,6 +14,7 @@
 #include "groups/group_process.hpp"
 #include "groups/messages.hpp"
 #include "node/node_identity.hpp"
+#include "node/whereabouts.hpp"
 
 namespace offbeat {
 namespace {
@@ -245,6 +246,7 @@ class GroupMaker {
       const ObservedGroup seen = observed_group(*process_, greetings_, rank_);
       group.counters_->identity = seen.identity;
       process_->counters.join(seen.world.run, seen.world.rank, seen.world.ranks, "");
+      if (process_->settings.counters && process_->settings.stall_s > 0) answer_where_this_thread_is();
       if (observer_ != nullptr) group.log_ = observer_->joins(seen);
       group.renew(group.plans_of_begun_);
       group.plans_of_runs_ = group.plans_of_begun_;

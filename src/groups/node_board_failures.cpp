@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the ranks of a board notice that they cannot go on, and how they tell each other.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -14,6 +16,9 @@
 #include "base/log.hpp"
 #include "groups/node_board.hpp"
 #include "groups/operations_under_way.hpp"
+#include "node/call_counters.hpp"
+#include "node/counters_of_job.hpp"
+#include "node/whereabouts.hpp"
 
 namespace offbeat {
 namespace {
@@ -244,6 +249,22 @@ BoardError NodeBoard::failure() const {
           std::string(failure_text, strnlen(failure_text, BoardShape::failure_text_bytes))};
 }
 
+namespace {
+
+// Returns where the program of a late rank is, or an empty text. `number` is its rank in the world.
+std::string where_text(int number) {
+  const std::uint64_t job = CounterFile::of_process(true).job();
+  if (job == 0) return {};
+  for (const MappedCounters& each : counters_of_job(job)) {
+    if (each.header().rank != number || each.header().pid == getpid()) continue;
+    const std::string where = ask_where(each);
+    return where.empty() ? where : "; rank " + std::to_string(number) + " is in " + where;
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string NodeBoard::call(const Board& board) const {
   return std::string(offbeat::name_of(board.current)) + " number " +
          std::to_string(board.current_call_number) + " on this " + std::string(everyone_) + ", " +
@@ -281,8 +302,10 @@ void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
   const std::string whom = !missing.empty()                   ? rank_list(missing) + " on " + host_name_
                            : locality_.membership.nodes() > 1 ? "ranks on other nodes"
                                                               : "ranks that have entered it";
-  say(call(board) + ": rank " + std::to_string(named_rank()) + " has waited " + time + " for " + whom +
-      (space_.empty() ? "" : " (ranks" + std::string(space_) + ")"));
+  std::string line = call(board) + ": rank " + std::to_string(named_rank()) + " has waited " + time +
+                     " for " + whom + (space_.empty() ? "" : " (ranks" + std::string(space_) + ")");
+  if (!missing.empty()) line += where_text(missing.front());
+  say(line);
 }
 
 }  // namespace offbeat

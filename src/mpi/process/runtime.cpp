@@ -23,6 +23,7 @@
 #include "mpi/process/freeing.hpp"
 #include "mpi/process/job_identity.hpp"
 #include "node/device_memory.hpp"
+#include "node/whereabouts.hpp"
 
 namespace offbeat {
 
@@ -248,6 +249,8 @@ bool Runtime::start_with_mpi() {
       counters.join(job_identity(), host.rank_in(MPI_COMM_WORLD), host.size_of(MPI_COMM_WORLD),
                     name_of(host.mpi));
     });
+  if (settings.counters && settings.stall_s > 0)
+    static_cast<void>(run_unless_out_of_memory(answer_where_this_thread_is));
   is_started_.store(true, std::memory_order_release);
   // This takes memory, which the agreement on rules must not do.
   if (selection.names_host_algorithms())
@@ -367,6 +370,7 @@ void Runtime::begin_to_finalize() {
 void Runtime::end() {
   if (has_ended_.exchange(true)) return;
   if (settings.report && host.rank_in(MPI_COMM_WORLD) == 0) run_ignoring_exceptions([&] { report(); });
+  stop_answering();
   if (!is_started_.load(std::memory_order_acquire)) return;
   progress.stop();
   {

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The handler may interrupt anything, also malloc or the dynamic linker. So it allocates nothing and takes no
+// lock. What it calls has been used once before, so that nothing is made at its first use there.
+#include "node/own_frames.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "base/time.hpp"
+
+namespace offbeat {
+namespace {
+
+// What Python itself uses when it has crashed (its module faulthandler). Not every build exports both.
+struct Python {
+  void* (*this_thread)() = nullptr;
+  void (*write_frames)(int file, void* thread) = nullptr;
+  [[nodiscard]] static Python find() {
+    Python found;
+    found.this_thread = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
+    found.write_frames = reinterpret_cast<void (*)(int, void*)>(dlsym(RTLD_DEFAULT, "_Py_DumpTraceback"));
+    return found;
+  }
+  explicit operator bool() const { return this_thread != nullptr && write_frames != nullptr; }
+};
+
+// What the handler needs and finds. The handler writes only between `wanted` and `done`.
+struct Shot {
+  enum State : int { unwanted, wanted, running, done };
+  std::atomic<int> state{unwanted};
+  std::array<std::uintptr_t, 48> addresses{};
+  std::size_t count = 0;
+  std::uintptr_t interrupted = 0;
+  Python python;
+  int python_file = -1;
+};
+Shot shot;
+
+_Unwind_Reason_Code collect(_Unwind_Context* context, void*) {
+  int is_before = 0;
+  const std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before);
+  // The frames of the handler come first.
+  if (shot.count == 0 && address != shot.interrupted) return _URC_NO_REASON;
+  if (address == 0 || shot.count == shot.addresses.size()) return _URC_END_OF_STACK;
+  // A return address is behind the call.
+  const bool is_behind_call = shot.count > 0 && is_before == 0;
+  shot.addresses[shot.count++] = address - (is_behind_call ? 1 : 0);
+  return _URC_NO_REASON;
+}
+
+std::uintptr_t interrupted_at(const void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return machine.pc;
+#else
+  static_cast<void>(machine);
+  return 0;
+#endif
+}
+
+void on_signal(int, siginfo_t* info, void* context) {
+  int expected = Shot::wanted;
+  if (info->si_code != SI_TKILL || info->si_pid != getpid() ||
+      !shot.state.compare_exchange_strong(expected, Shot::running))
+    return;
+  const int error = errno;
+  if (shot.python) {
+    if (void* const thread = shot.python.this_thread()) shot.python.write_frames(shot.python_file, thread);
+  }
+  shot.interrupted = interrupted_at(context);
+  shot.count = 0;
+  _Unwind_Backtrace(collect, nullptr);
+  if (shot.count == 0) shot.addresses[shot.count++] = shot.interrupted;
+  shot.state.store(Shot::done, std::memory_order_release);
+  errno = error;
+}
+
+// Returns a signal whose handler is this one, or 0 if the program uses all that are left for programs. The
+// handler stays, because a signal that comes late would otherwise end the process.
+int own_signal() {
+  static int chosen = 0;
+  struct sigaction present {};
+  if (chosen != 0 && sigaction(chosen, nullptr, &present) == 0 && present.sa_sigaction == on_signal)
+    return chosen;
+  for (int each = SIGRTMAX - 1; each > SIGRTMIN; --each) {
+    if (sigaction(each, nullptr, &present) != 0 || present.sa_handler != SIG_DFL) continue;
+    struct sigaction mine {};
+    mine.sa_sigaction = on_signal;
+    mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    sigfillset(&mine.sa_mask);
+    if (sigaction(each, &mine, nullptr) == 0) return chosen = each;
+  }
+  return 0;
+}
+
+struct CallName {
+  long number;
+  const char* name;
+};
+// The system calls that a signal ends early, although its handler asks for a restart (signal(7)).
+constexpr CallName ended_by_signals[] = {
+    {SYS_nanosleep, "nanosleep"},
+    {SYS_clock_nanosleep, "clock_nanosleep"},
+    {SYS_ppoll, "ppoll"},
+    {SYS_pselect6, "pselect"},
+    {SYS_epoll_pwait, "epoll_pwait"},
+    {SYS_rt_sigtimedwait, "sigtimedwait"},
+    {SYS_rt_sigsuspend, "sigsuspend"},
+    {SYS_semop, "semop"},
+    {SYS_semtimedop, "semtimedop"},
+    {SYS_msgrcv, "msgrcv"},
+    {SYS_msgsnd, "msgsnd"},
+    {SYS_io_getevents, "io_getevents"},
+#if defined(__x86_64__)
+    {SYS_poll, "poll"},
+    {SYS_select, "select"},
+    {SYS_epoll_wait, "epoll_wait"},
+    {SYS_pause, "pause"},
+#endif
+};
+
+enum class Interruptible { yes, no, unknown };
+// Says whether a signal changes what the thread does. Sets the name of its system call if it does.
+Interruptible may_interrupt(pid_t thread, const char*& call) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return Interruptible::unknown;
+  char text[128];
+  const ssize_t length = read(file, text, sizeof text);
+  close(file);
+  if (length <= 0) return Interruptible::unknown;
+  long number = -1;
+  std::from_chars(text, text + length, number);  // "running" is no number
+  for (const CallName& each : ended_by_signals) {
+    if (each.number != number) continue;
+    call = each.name;
+    return Interruptible::no;
+  }
+  return Interruptible::yes;
+}
+
+// Sends the signal, and waits until the handler has run.
+bool take_shot(pid_t thread) {
+  constexpr std::int64_t limit_ns = 300 * ns_per_ms;
+  const int signal = own_signal();
+  if (signal == 0) return false;
+  _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_NO_REASON; }, nullptr);
+  // Waits until no thread holds the lock of the dynamic linker, which an unwinder may need.
+  dl_iterate_phdr([](dl_phdr_info*, std::size_t, void*) { return 1; }, nullptr);
+  shot.state.store(Shot::wanted, std::memory_order_release);
+  if (syscall(SYS_tgkill, getpid(), thread, signal) != 0) return false;
+  const std::int64_t began = monotonic_ns();
+  while (shot.state.load(std::memory_order_acquire) != Shot::done) {
+    const timespec pause{0, ns_per_ms};
+    nanosleep(&pause, nullptr);
+    int expected = Shot::wanted;
+    // A thread that blocks the signal runs the handler later, which then does nothing.
+    if (monotonic_ns() - began > limit_ns && shot.state.compare_exchange_strong(expected, Shot::unwanted))
+      return false;
+  }
+  return true;
+}
+
+// Turns `  File "a.py", line 12 in solve` into fields.
+std::string python_line(std::string_view line) {
+  const std::size_t file = line.find("File \"");
+  const std::size_t number = line.find("\", line ");
+  const std::size_t in = line.find(" in ", number == std::string_view::npos ? 0 : number);
+  if (file == std::string_view::npos || number == std::string_view::npos || in == std::string_view::npos)
+    return {};
+  const std::size_t name = file + 6;
+  return "python\t" + std::string(line.substr(in + 4)) + "\t" +
+         std::string(line.substr(name, number - name)) + "\t" +
+         std::string(line.substr(number + 8, in - number - 8)) + "\n";
+}
+
+std::string python_frames() {
+  std::string text(4096, '\0');
+  const ssize_t length = pread(shot.python_file, text.data(), text.size(), 0);
+  std::string found;
+  std::string_view rest(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    found += python_line(rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return found;
+}
+
+std::string path_of(const link_map& module) {
+  if (module.l_name != nullptr && *module.l_name != '\0') return module.l_name;
+  char path[1024];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return {path, length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
+std::string frame_line(std::uintptr_t address) {
+  Dl_info info{};
+  link_map* module = nullptr;
+  if (dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) ==
+          0 ||
+      module == nullptr)
+    return {};
+  char offset[32];
+  std::snprintf(offset, sizeof offset, "0x%lx", static_cast<unsigned long>(address - module->l_addr));
+  return "frame\t" + std::string(offset) + "\t" + path_of(*module) + "\t" +
+         (info.dli_sname != nullptr ? info.dli_sname : "") + "\n";
+}
+
+}  // namespace
+
+std::string frames_of(pid_t thread) {
+  shot.python = Python::find();
+  if (shot.python && shot.python_file < 0) shot.python_file = memfd_create("offbeat-frames", MFD_CLOEXEC);
+  if (shot.python_file < 0) shot.python = {};
+  const char* call = nullptr;
+  const Interruptible answer = may_interrupt(thread, call);
+  if (answer == Interruptible::unknown) return {};
+  if (answer == Interruptible::no && !shot.python) return std::string("call\t") + call + "\n";
+  if (shot.python && (ftruncate(shot.python_file, 0) != 0 || lseek(shot.python_file, 0, SEEK_SET) != 0))
+    return {};
+  if (!take_shot(thread)) return {};
+  std::string text = shot.python ? python_frames() : std::string();
+  for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
+  shot.state.store(Shot::unwanted, std::memory_order_relaxed);
+  return text;
+}
+
+}  // namespace offbeat

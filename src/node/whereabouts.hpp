@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finds out where the program of another rank of this node is: its function, file and line.
+//
+// The rank itself answers. A thread of its own sleeps on a word beside the rank's counters until somebody
+// asks. It then sends its own process a signal that the program does not use. The handler runs in the thread
+// that computes, collects the addresses of its frames, and lets Python write its own frames, if it is there.
+// Whoever asked looks up names and lines. So nobody needs ptrace, and no process gets a signal from another.
+//
+// A signal ends some system calls early, such as a sleep. A rank in such a call only gets the name of the
+// call, unless its program is Python, which repeats such calls.
+#pragma once
+
+#include <string>
+
+#include "node/counters_of_job.hpp"
+
+namespace offbeat {
+
+// Lets other processes ask where this thread of this process is. Only the first call counts. It needs
+// counters that others can read.
+void answer_where_this_thread_is();
+// Ends that. Call it before the process may end.
+void stop_answering() noexcept;
+
+// Asks a process, and waits at most a second. Returns a text such as "solve() at solver.c:212", or an empty
+// one if the process does not answer.
+[[nodiscard]] std::string ask_where(const MappedCounters& other);
+
+}  // namespace offbeat
