@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the core knows: its algorithms, MPI's collectives, the settings, and how expressions are spelled.
 #include <string>
+#include <vector>
 
 #include "answer.hpp"
 #include "base/settings.hpp"
 #include "collectives/repertoire.hpp"
+#include "node/call_counters.hpp"
+#include "node/whereabouts.hpp"
 
 namespace offbeat::python {
 
@@ -89,6 +92,20 @@ int offbeat_python_version() {
 }
 int offbeat_python_algorithms() { return answer(algorithm_list); }
 int offbeat_python_collectives() { return answer(collective_list); }
+// Returns this moment by the clock of the counters, and in nanoseconds of CLOCK_MONOTONIC.
+int offbeat_python_clock() {
+  return answer([] {
+    const offbeat::TickRate now = offbeat::TickRate::begin();
+    return "[" + std::to_string(now.begun_ticks) + "," + std::to_string(now.begun_ns) + "]";
+  });
+}
+// Asks a process where its program is. The text is empty if it does not answer.
+int offbeat_python_where(int pid) {
+  return answer([&] {
+    const std::vector<offbeat::MappedCounters> found = offbeat::counters_of_process(pid);
+    return json(found.empty() ? std::string() : offbeat::ask_where(found.front()));
+  });
+}
 int offbeat_python_settings() { return answer(setting_list); }
 
 // Returns the canonical spelling of an expression.

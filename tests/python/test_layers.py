@@ -16,9 +16,20 @@ TOP = {"__init__", "_core", "arrays", "errors", "expressions", "field_types", "f
 # What each part may import, besides itself.
 MAY_IMPORT = {
     "__main__": {"commands", "top"},
-    "commands": {"reports", "tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "mpi"}
+    "commands": {
+        "reports",
+        "tune",
+        "calibrate",
+        "predict",
+        "simulate",
+        "bench",
+        "rules",
+        "trace",
+        "live",
+        "mpi",
+    }
     | {"top"},
-    "reports": {"tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "top"},
+    "reports": {"tune", "calibrate", "predict", "simulate", "bench", "rules", "trace", "live", "top"},
     "predict": {"simulate", "bench", "trace", "top"},
     "simulate": {"bench", "top"},
     "tune": {"simulate", "bench", "rules", "trace", "mpi", "top"},
@@ -26,6 +37,7 @@ MAY_IMPORT = {
     "bench": {"trace", "mpi", "top"},
     "rules": {"bench", "mpi", "top"},
     "trace": {"top"},
+    "live": {"top"},
     "mpi": {"top"},
     "torch": {"mpi", "top"},
     "top": set(),

@@ -10,10 +10,12 @@ from offbeat._core.facts import (
     Setting,
     algorithms,
     check_expression,
+    clock,
     collectives,
     served_collectives,
     settings,
     version,
+    where,
 )
 from offbeat._core.library import ExpressionError, UsageError
 from offbeat._core.models import cheapest_grid, cost, machine_name
@@ -46,6 +48,7 @@ __all__ = [
     "built_in_rules",
     "cheapest_grid",
     "check_expression",
+    "clock",
     "collectives",
     "cost",
     "host_algorithms",
@@ -56,4 +59,5 @@ __all__ = [
     "served_collectives",
     "settings",
     "version",
+    "where",
 ]

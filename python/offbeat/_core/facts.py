@@ -71,6 +71,18 @@ def settings() -> list[Setting]:
     return found
 
 
+def clock() -> tuple[int, int]:
+    """Return this moment by the clock of a job's counters, and in nanoseconds of CLOCK_MONOTONIC."""
+    ticks, now_ns = ask("clock")
+    return ticks, now_ns
+
+
+def where(pid: int) -> str:
+    """Ask a rank on this node where it is, such as ``solve() at solver.c:212``; "" without an answer."""
+    text: str = ask("where", pid)
+    return text
+
+
 def check_expression(collective: str, expression: str) -> str:
     """Return the canonical spelling of an expression."""
     text: str = ask("check_expression", as_text(collective), as_text(expression))

@@ -10,7 +10,7 @@ from offbeat.commands.command_line import Command, Group, Option
 
 # The verbs by what they are for, in the order of the help.
 VERBS = {
-    "Run a program": ("run", "env", "trace", "doctor"),
+    "Run a program": ("run", "env", "trace", "top", "doctor"),
     "Understand a trace": ("report", "predict", "export"),
     "Measure and choose": ("bench", "compare", "tune", "calibrate", "rules", "explain"),
     "Look without running": ("simulate", "pattern", "info"),

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""offbeat top: look at a job while it runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from offbeat import _core
+from offbeat.commands.command_line import Argument, Command, Option
+from offbeat.commands.options import AsJson
+from offbeat.commands.output import new_console, print_json
+from offbeat.errors import FAILED, CommandError
+from offbeat.live import activity, jobs, layout
+from offbeat.units import format_count, parse_duration_s
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+_SSH = ("ssh", "-o", "BatchMode=yes")
+_HOST_LIMIT_S = 30
+
+
+def top(
+    job: Annotated[
+        str | None,
+        Argument(metavar="[JOB]", help="The job: its name in the list, or a number of one of its processes."),
+    ] = None,
+    once: Annotated[bool, Option("--once", help="Look once, for --seconds, and end.")] = False,
+    seconds: Annotated[
+        str, Option(metavar="TIME", help="How far the first table looks back, and how long --once looks.")
+    ] = "10s",
+    hosts: Annotated[
+        str | None,
+        Option(metavar="HOST,HOST", help="Look at the ranks on these hosts, by ssh, instead of this one."),
+    ] = None,
+    as_json: AsJson = False,
+    where: Annotated[
+        int | None, Option(metavar="RANK", help="Instead: say where the program of this rank is now.")
+    ] = None,
+    raw: Annotated[
+        bool, Option("--raw", help="Print the counters themselves, as --hosts reads them.")
+    ] = False,
+) -> None:
+    """Look at a running job: how long ranks wait, and for whom.
+
+    The job runs under the preload, in the usual way. Nothing has to be started again. Without JOB and with
+    several jobs of this user, this prints the list of jobs. The view lasts until the job ends or you press
+    Ctrl-C.
+
+    offbeat top
+    offbeat top --once --seconds 2s
+    offbeat top 1a2b3c4d --json
+    offbeat top --where 3
+    offbeat top --hosts n1,n2
+    """
+    if raw:
+        print(json.dumps([layout.to_json(each) for each in jobs.read(_names()).processes]))
+        return
+    look_back_s = parse_duration_s(seconds)
+    first = _look(hosts)
+    chosen = _chosen(jobs.jobs_of(first.processes), job)
+    if chosen is None:
+        return
+    if where is not None:
+        _say_where(chosen, where)
+    elif once or as_json or not sys.stdout.isatty():
+        time.sleep(look_back_s)
+        later = _job_at(_look(hosts), chosen.name)
+        if later is None:
+            raise CommandError("the job has ended", FAILED)
+        _print(later, activity.between(chosen.processes, later.processes), as_json=as_json)
+    else:
+        _watch(chosen, look_back_s, hosts)
+
+
+def _names() -> list[str]:
+    return [each["name"] for each in _core.collectives()]
+
+
+def _look(hosts: str | None) -> jobs.Snapshot:
+    if hosts is None:
+        return jobs.read(_names())
+    command = (sys.executable, "-m", "offbeat", "top", "--raw")
+    started = [
+        (host, subprocess.Popen([*_way_to(host), *command], stdout=subprocess.PIPE, text=True))
+        for host in hosts.split(",")
+    ]
+    snapshot = jobs.Snapshot(time.monotonic_ns())
+    for host, process in started:
+        try:
+            text, _ = process.communicate(timeout=_HOST_LIMIT_S)
+            snapshot.processes += [layout.from_json(each) for each in json.loads(text)]
+        except (subprocess.TimeoutExpired, ValueError):
+            process.kill()
+            raise CommandError(f"--hosts: no answer from {host}", FAILED) from None
+    return snapshot
+
+
+def _way_to(host: str) -> Sequence[str]:
+    if shutil.which(_SSH[0]) is None:
+        raise CommandError("--hosts: there is no ssh here")
+    return (*_SSH, host)
+
+
+def _chosen(found: Sequence[jobs.Job], wanted: str | None) -> jobs.Job | None:
+    """The job to look at, or None if the list of jobs was printed instead."""
+    if wanted is not None:
+        for each in found:
+            if each.name == wanted or any(str(process.pid) == wanted for process in each.processes):
+                return each
+        raise CommandError(f"no job {wanted}; offbeat top lists the jobs")
+    if not found:
+        raise CommandError("no job of yours with offbeat's counters runs here", FAILED)
+    if len(found) == 1:
+        return found[0]
+    for each in found:
+        print(f"{each.name}  {format_count(len(each.processes), 'rank')} here  {each.program}")
+    return None
+
+
+def _say_where(job: jobs.Job, rank: int) -> None:
+    found = next((each for each in job.processes if each.rank == rank), None)
+    if found is None:
+        raise CommandError(f"--where {rank}: this job has no such rank on this node")
+    place = _core.where(found.pid)
+    if not place:
+        raise CommandError(
+            f"rank {rank} does not answer: OFFBEAT_COUNTERS=0 or OFFBEAT_STALL_S=0 is set, or it blocks all "
+            "signals",
+            FAILED,
+        )
+    print(f"rank {rank} is in {place}")
+
+
+def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
+    return next((each for each in jobs.jobs_of(snapshot.processes) if each.name == name), None)
+
+
+def _title(job: jobs.Job) -> str:
+    first = job.processes[0]
+    shown = {each.host for each in job.processes}
+    where = first.host if len(shown) == 1 else format_count(len(shown), "host")
+    return f"{job.program}: {len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}"
+
+
+def _view(job: jobs.Job, recent: activity.Activity | None) -> Group:
+    from offbeat.reports import live_sheets
+
+    return live_sheets.render(_title(job), recent, activity.between(None, job.processes))
+
+
+def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
+    if as_json:
+        total = activity.between(None, job.processes)
+        print_json(
+            {
+                "job": job.name,
+                "program": job.program,
+                "ranks": job.processes[0].ranks,
+                "recent": activity.to_json(recent),
+                "total": activity.to_json(total),
+            }
+        )
+    else:
+        new_console().print(_view(job, recent))
+
+
+def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
+    looks = [each.processes for each in past]
+    return activity.between(looks[0], now.processes, looks)
+
+
+def _watch(job: jobs.Job, look_back_s: float, hosts: str | None) -> None:
+    from rich.live import Live
+
+    pause_s = 1.0 if hosts is None else 3.0
+    past: deque[jobs.Job] = deque([job], maxlen=max(2, round(look_back_s / pause_s) + 1))
+    try:
+        with Live(_view(job, None), console=new_console(), screen=True, auto_refresh=False) as view:
+            while (now := _job_at(_look(hosts), job.name)) is not None:
+                view.update(_view(now, _recent(past, now)), refresh=True)
+                past.append(now)
+                time.sleep(pause_s)
+        print("the job has ended")
+    except KeyboardInterrupt:
+        return
+
+
+COMMAND = Command(top)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What offbeat top concludes from counters."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+from offbeat.live import activity, jobs, layout
+from offbeat.live.layout import CollectiveCounts, CommunicatorCounts, Late, Process
+
+SECOND = 1_000_000_000
+
+
+def rank_at(rank: int, seconds: float, counts: CollectiveCounts, *, job: int = 7) -> Process:
+    communicator = CommunicatorCounts("MPI_COMM_WORLD", rank, 2, 99, False, {"allreduce": counts})
+    return Process(
+        100 + rank, job, rank, 2, "n1", "mpich", "./a", round(seconds * SECOND), 1000.0, [communicator]
+    )
+
+
+def test_the_difference_of_two_looks() -> None:
+    lengths = [0] * layout.WAIT_CLASSES
+    before = CollectiveCounts(calls=100, served=100, bytes=800, inside_ns=SECOND, waiting_ns=SECOND // 2)
+    before.late = {1: Late(10, SECOND // 2)}
+    after = replace(before, calls=300, served=300, bytes=2400, inside_ns=3 * SECOND, waiting_ns=2 * SECOND)
+    after.late = {1: Late(40, 2 * SECOND), 0: Late(1, 5)}
+    after.lengths = [*lengths[:5], 30, *lengths[6:]]
+    found = activity.between([rank_at(0, 5, before)], [rank_at(0, 9, after)])
+    assert found.seconds == 4
+    (row,) = found.rows
+    assert (row.calls, row.served, row.bytes, row.server) == (200, 200, 1600, "offbeat")
+    assert row.inside_ns == 2 * SECOND
+    assert row.latest() == (1, Late(30, 3 * SECOND // 2))
+    assert row.wait_ns(0.5) == 32_000
+    assert found.waiting_share == {0: pytest.approx(1.5 / 4)}
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_call_to_which_a_rank_has_not_come(is_timed: bool) -> None:
+    waits = CollectiveCounts(calls=17, is_inside=True, since_ns=3 * SECOND if is_timed else 0)
+    computes = CollectiveCounts(calls=16)
+    before = [rank_at(0, 5, waits), rank_at(1, 5, computes)]
+    after = [rank_at(0, 8, replace(waits)), rank_at(1, 8, replace(computes))]
+    (stuck,) = activity.between(before, after).stuck
+    assert (stuck.collective, stuck.number, stuck.waiting, stuck.missing) == ("allreduce", 17, [0], [1])
+    assert stuck.seconds == 3
+    assert activity.between(after, [rank_at(0, 9, CollectiveCounts(calls=17))]).stuck == []
+
+
+def test_ranks_belong_to_jobs() -> None:
+    ranks = [rank_at(1, 1, CollectiveCounts()), rank_at(0, 1, CollectiveCounts())]
+    alone = rank_at(0, 1, CollectiveCounts(), job=0)
+    found = jobs.jobs_of([*ranks, alone])
+    assert [[each.rank for each in job.processes] for job in found] == [[0, 1], [0]]
+
+
+def test_counters_are_parsed_and_sent() -> None:
+    header = struct.pack(
+        "<8sIIQiiiIQq64s64s", layout.MAGIC, layout.LAYOUT, 2, 7, 100, 1, 2, 2000, 1000, 500, b"n1", b"mpich"
+    )
+    communicator = struct.pack("<IIIIQ64s", 1, 1, 2, 0, 99, b"MPI_COMM_WORLD").ljust(128, b"\0")
+    words = [5, 4, 40, 3000, 2_000_000, 1_000_000, 3, 5, *range(layout.WAIT_CLASSES)]
+    late = [2, 3, 1_000_000] + 15 * [0]
+    collective = struct.pack("<8Q24I" + "IIQ" * 6 + "64s", *words, *late, b"ring")
+    blank = bytes(layout.BLOCK_BYTES)
+    data = header.ljust(layout.BLOCK_BYTES, b"\0") + blank
+    data += (communicator + collective).ljust(layout.BLOCK_BYTES, b"\0")
+    # Two ticks are a nanosecond.
+    found = layout.parse(data, ["allreduce"], 1000 + 2 * SECOND, 500 + SECOND)
+    assert found is not None
+    (world,) = found.communicators
+    counts = world.collectives["allreduce"]
+    assert (world.name, world.identity, counts.calls, counts.served) == ("MPI_COMM_WORLD", 99, 5, 4)
+    assert (counts.inside_ns, counts.waiting_ns, counts.algorithm) == (1_000_000, 500_000, "ring")
+    assert counts.late == {1: Late(3, 500_000)}
+    assert counts.is_inside
+    assert layout.from_json(layout.to_json(found)) == found
+    assert layout.parse(b"\0" * len(data), ["allreduce"], 0, 0) is None
