@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Generator
 
 import pytest
+
+# A background job of a shell ignores SIGINT, and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -124,6 +124,7 @@ void write(void* to, const void* from, std::size_t bytes) { read(to, from, bytes
 long calls(stub_call) { return 1; }
 void fail(stub_call, int) {}
 void delay(double) {}
+void allow(long) {}
 
 int depth() {
   void* context = nullptr;
@@ -135,5 +136,5 @@ int depth() {
 
 extern "C" {
 extern const stub_gpu stub_gpu_functions;
-const stub_gpu stub_gpu_functions{allocate, release, read, write, calls, fail, depth, delay};
+const stub_gpu stub_gpu_functions{allocate, release, read, write, calls, fail, depth, delay, allow};
 }

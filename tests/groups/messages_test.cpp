@@ -218,6 +218,7 @@ TEST(Message, ThatNobodyAsksForTakesBoundedMemory) {
     if (rank == 0) {
       std::vector<offbeat_request*> requests;
       for (Bytes& each : data) requests.push_back(begin_send(group, 1, 0, each));
+      shared.words[1] = 1;
       barrier(group);  // rank 1 has looked for messages since
       int complete = 0;
       for (offbeat_request*& each : requests) {
@@ -229,7 +230,7 @@ TEST(Message, ThatNobodyAsksForTakesBoundedMemory) {
       send(group, 1, 1, {});
       for (offbeat_request*& each : requests) wait(each);
     } else {
-      usleep(100'000);
+      while (shared.words[1].load() == 0) usleep(1000);
       Bytes last(1);
       offbeat_request* other = begin_receive(group, 0, 2, last);  // looks for messages until it is over
       int is_complete = 0;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -219,6 +220,20 @@ def test_the_commands(mpi: Mpi, tmp_path: Path) -> None:
         assert {call.algorithm for call in of_allreduce} == algorithms
 
 
+def error_of(program: Path, mpi: Mpi, *arguments: str, largest: float) -> float:
+    """Return the least error in ns of up to ten runs, which end with the first one that is small enough.
+
+    A clock can be read exactly only while both ranks have a core.
+    """
+    least = math.inf
+    for _ in range(10):
+        said = run(mpi, 2, [program, "planted", *arguments], preload=False).succeeded().stdout
+        least = min(least, float(said.split()[1]))
+        if least < largest:
+            break
+    return least
+
+
 @ON_ONE_MPI
 @on_mpis(lambda mpi: mpi.name in ("openmpi", "mpich"))
 @pytest.mark.in_turn(1, "method", "mpi")
@@ -228,18 +243,8 @@ def test_global_clock(mpi: Mpi, method: str) -> None:
     source = PROGRAMS / "clock_check.cpp"
     flags = ["-std=c++20", f"-I{ROOT / 'src'}", str(ROOT / "src" / "clock" / "synchronise.cpp")]
     program = compile_program(mpi, source, *flags)
-    best = min(
-        float(run(mpi, 2, [program, "planted", method], preload=False).succeeded().stdout.split()[1])
-        for _ in range(3)
-    )
-    assert best < 1000
+    assert error_of(program, mpi, method, largest=1000) < 1000
     # As between hosts; what is measured has 100 microseconds in each direction, and both ranks run here.
-    far = min(
-        float(
-            run(mpi, 2, [program, "planted", method, "4", "100"], preload=False).succeeded().stdout.split()[1]
-        )
-        for _ in range(3)
-    )
-    assert far < 5000
+    assert error_of(program, mpi, method, "4", "100", largest=5000) < 5000
     shared = run(mpi, 2, [program, "shared"], preload=False).succeeded()
     assert shared.stdout.startswith("error 0 residual 0 ")

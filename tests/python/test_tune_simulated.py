@@ -292,15 +292,18 @@ def test_workers_end_with_the_command(
         command, env=clean_environment, cwd=tmp_path, start_new_session=True, text=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     ) as job:  # fmt: skip
-        while len(started := workers_of(job.pid)) < 2:
+        try:
+            while len(started := workers_of(job.pid)) < 2:
+                assert job.poll() is None
+            for each in started:
+                os.kill(each, signal.SIGINT)
+            time.sleep(2)  # they have questions
             assert job.poll() is None
-        for each in started:
-            os.kill(each, signal.SIGINT)
-        time.sleep(2)  # they have questions
-        assert job.poll() is None
-        assert all(map(runs, started))
-        os.killpg(job.pid, how) if how == signal.SIGINT else job.send_signal(how)
-        said = job.communicate(timeout=60)[1]  # they hold the pipe, too
+            assert all(map(runs, started))
+            os.killpg(job.pid, how) if how == signal.SIGINT else job.send_signal(how)
+            said = job.communicate(timeout=60)[1]  # they hold the pipe, too
+        finally:
+            job.kill()  # if something is wrong; it would take minutes
     assert "Traceback" not in said
     assert not any(map(runs, started))
 

@@ -122,6 +122,9 @@ const double us_per_mib = [] {
 }();
 void delay(double microseconds) { delay_us = microseconds; }
 
+std::atomic<long> allowed{-1};
+void allow(long copies) { allowed = copies; }
+
 struct Event {
   void* context;
   bool has_happened = true;
@@ -152,9 +155,17 @@ bool is_registered(const void* address, std::size_t bytes) {
   return at + bytes <= next->first + next->second;
 }
 
-// Makes the copies of a stream that are due, or all.
+bool may_make(const Step& step) {
+  if (Clock::now() < step.due) return false;
+  if (step.event != nullptr || allowed < 0) return true;
+  if (allowed == 0) return false;
+  --allowed;
+  return true;
+}
+
+// Makes the copies of a stream that are due and allowed, or all.
 void run(Stream& stream, bool all) {
-  while (!stream.steps.empty() && (all || Clock::now() >= stream.steps.front().due)) {
+  while (!stream.steps.empty() && (all || may_make(stream.steps.front()))) {
     if (all) std::this_thread::sleep_until(stream.steps.front().due);
     const Step step = stream.steps.front();
     stream.steps.pop_front();
@@ -230,7 +241,7 @@ int forget_memory(void* memory) {
 extern "C" {
 
 extern const stub_gpu stub_gpu_functions;
-const stub_gpu stub_gpu_functions{allocate, release, read, write, calls_of, fail, depth, delay};
+const stub_gpu stub_gpu_functions{allocate, release, read, write, calls_of, fail, depth, delay, allow};
 
 #ifdef STUB_HIP
 

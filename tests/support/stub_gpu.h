@@ -47,6 +47,8 @@ struct stub_gpu {
   /* Makes each copy take this time from now on, and STUB_GPU_US_PER_MIB from the environment for its length. The
      copies of a stream are made one after the other. */
   void (*delay)(double microseconds);
+  /* From now on only this many copies are made unless the driver waits for them; negative: all. */
+  void (*allow)(long copies);
 };
 
 /* Loads the driver. Ends the process if there is no such file. */

@@ -151,38 +151,50 @@ TEST(Board, AlignsChunksAsTheirElementsWantIt) {
   EXPECT_GT(chunks, 1000U);
 }
 
-// Ranks that come one after the other, each soon enough: the leader waits for long, but for none of them.
+// Ranks that come one after the other, each soon enough: the leader waits for long, but for none of them. If
+// the machine is so busy that one comes too late, all come again.
 TEST(Board, ALeaderThatGetsFurtherReportsNoStall) {
-  constexpr auto between = std::chrono::milliseconds(400);
+  constexpr std::int64_t between_ns = 400 * ns_per_ms, too_late_ns = ns_per_s;
   const BoardShape shape{4, 4096};
-  const Mapping memory(shape.total_bytes());
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
   const Expression expression = parse_expression(Collective::allreduce, "arrival_leader");
-  std::atomic<int> stalls{0};
-  const auto live = [&](int rank) {
-    std::this_thread::sleep_for(rank * between);
-    BoardOnly transport;
-    Patience patience{.shares_cores = true};
-    if (rank == 0) {
-      patience.stall = {
-          .after_ns = ns_per_s,
-          .call = [](void* state, std::int64_t, bool) { ++*static_cast<std::atomic<int>*>(state); },
-          .state = &stalls};
+  bool came_in_time = false;
+  for (int attempt = 0; attempt < 10 && !came_in_time; ++attempt) {
+    const Mapping memory(shape.total_bytes());
+    std::atomic<int> stalls{0};
+    std::array<std::int64_t, 4> began_ns{};
+    const auto live = [&](int rank) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(rank * between_ns));
+      BoardOnly transport;
+      Patience patience{.shares_cores = true};
+      if (rank == 0) {
+        patience.stall = {
+            .after_ns = too_late_ns,
+            .call = [](void* state, std::int64_t, bool) { ++*static_cast<std::atomic<int>*>(state); },
+            .state = &stalls};
+      }
+      Board board(memory.data(), shape, rank, patience);
+      transport.board = &board;
+      std::uint32_t value = 1;
+      const Vector vector{reinterpret_cast<std::byte*>(&value), 1, sizeof value};
+      Task task = carry_out(Endpoint(transport, rank, shape.ranks),
+                            {Collective::allreduce, vector, vector, &sum}, expression);
+      began_ns[static_cast<std::size_t>(rank)] = monotonic_ns();
+      task.start();
+      ASSERT_TRUE(task.done());
+      EXPECT_EQ(value, 4U);
+    };
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
+    threads.clear();
+    came_in_time = true;
+    for (std::size_t rank = 1; rank < began_ns.size(); ++rank)
+      came_in_time = came_in_time && began_ns[rank] - began_ns[rank - 1] < too_late_ns * 9 / 10;
+    if (came_in_time) {
+      EXPECT_EQ(stalls, 0);
     }
-    Board board(memory.data(), shape, rank, patience);
-    transport.board = &board;
-    std::uint32_t value = 1;
-    const Vector vector{reinterpret_cast<std::byte*>(&value), 1, sizeof value};
-    Task task = carry_out(Endpoint(transport, rank, shape.ranks),
-                          {Collective::allreduce, vector, vector, &sum}, expression);
-    task.start();
-    ASSERT_TRUE(task.done());
-    EXPECT_EQ(value, 4U);
-  };
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < shape.ranks; ++rank) threads.emplace_back(live, rank);
-  threads.clear();
-  EXPECT_EQ(stalls, 0);
+  }
+  EXPECT_TRUE(came_in_time) << "this machine is too busy";
 }
 
 // All the while a thread gives pages back whenever no rank uses them. Now and then all ranks stand still

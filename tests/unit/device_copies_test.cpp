@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -36,6 +35,7 @@ class DeviceCopiesTest : public testing::TestWithParam<const char*> {
   }
   void TearDown() override {
     gpu.delay(0);
+    gpu.allow(-1);
     for (int kind = 0; kind < STUB_CALLS; ++kind) gpu.fail(static_cast<stub_call>(kind), 0);
     gpu.release(there);
   }
@@ -65,23 +65,19 @@ INSTANTIATE_TEST_SUITE_P(, DeviceCopiesTest, testing::Values(STUB_CUDA, STUB_HIP
 
 // The first part is there while the others are on their way.
 TEST_P(DeviceCopiesTest, TheFirstPartIsUsedWhileOthersAreOnTheirWay) {
-  gpu.delay(40'000);
+  gpu.allow(1);
   DeviceCopies copies;
   copies.use(memory, there, size);
-  const auto start = std::chrono::steady_clock::now();
   copies.prefetch({there, size, 1}, {window->data(), size, 1});
   EXPECT_EQ(calls(STUB_READ), 8);
   Computation first = copy(window->data(), there, 65536);
   ASSERT_TRUE(copies.uses_device_parts(first));
   finish(copies, first);
-  const auto first_took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(std::memcmp(window->data(), expected.data(), 65536), 0);
   EXPECT_FALSE(copies.are_copies_complete());
+  gpu.allow(-1);
   Computation last = copy(window->data() + size - 65536, there + size - 65536, 65536);
   finish(copies, last);
-  const auto all_took = std::chrono::steady_clock::now() - start;
-  EXPECT_GE(all_took, std::chrono::milliseconds(320));
-  EXPECT_LT(first_took, std::chrono::milliseconds(240));
   EXPECT_EQ(std::memcmp(window->data(), expected.data(), size), 0);
   EXPECT_EQ(calls(STUB_READ), 8) << "what was brought is not copied again";
   EXPECT_EQ(calls(STUB_BLOCKING), 0);
