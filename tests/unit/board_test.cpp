@@ -592,7 +592,7 @@ class Explorer {
 std::size_t most_states(int ranks) {
   static const char* const wanted = std::getenv("BOARD_TEST_STATES");
   if (ranks == 2) return 50'000;
-  return wanted != nullptr ? std::stoul(wanted) : 5'000;
+  return wanted != nullptr ? std::stoul(wanted) : 2'000;
 }
 
 // In fine grain; if these are too many, in coarse grain, too. Says in `log` what it did.

@@ -158,7 +158,7 @@ const Case cases[] = {
     {allreduce, "rabenseifner", {}, {}, {1, 1}, {1, 0}},
     {allreduce, "bine", {}, {}, {1, 1}, {1, 0}},
     {allreduce, "ring"},
-    {allreduce, "ring_segmented(64B)"},
+    {allreduce, "ring_segmented(512B)"},
     {allreduce, "ring_segmented(64KiB)"},
     {allreduce, "binomial", {}, {}, {8, 0}},
     {allreduce, "linear"},
