@@ -108,7 +108,6 @@ function(offbeat_family family headers)
     src/mpi/communicators/communicator_life.cpp
     src/mpi/communicators/communicator_means.cpp
     src/mpi/communicators/communicator_set_up.cpp
-    src/mpi/communicators/mpi_messages.cpp
     src/mpi/communicators/mpi_network.cpp
     src/mpi/types/dense_types.cpp
     src/mpi/host/host.cpp

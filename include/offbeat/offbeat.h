@@ -122,9 +122,8 @@ offbeat_status offbeat_reduce(void* destination, const void* const* operands, si
                               size_t count, offbeat_type type, offbeat_op op);
 
 /**
- * A group: processes of one machine that run collectives together, without MPI. It has the ranks 0 to
- * size - 1. A process may be in any number of groups. A group of a preload library may also have ranks on
- * several machines, if MPI runs in all of them with MPI_THREAD_MULTIPLE; docs/reference/groups.md says what
+ * A group: processes that run collectives together, without MPI. It has the ranks 0 to size - 1. A process
+ * may be in any number of groups. The ranks may be on several machines; docs/reference/groups.md says what
  * differs there.
  *
  * All ranks make the same calls in the same order. offbeat_run calls on one group must not overlap, unless
@@ -309,7 +308,7 @@ typedef struct offbeat_arrival {
  *
  * A send is over when its data may change. That is at once if the message has at most 16000 bytes, and few
  * others wait for the same receiver: 64 KiB together. In a group of more than 32 ranks both numbers are
- * smaller, and in one of several machines MPI decides. A longer message is over when the receiver has taken
+ * smaller; between machines the network decides. A longer message is over when the receiver has taken
  * its data. So two ranks that both send a long message and then receive must begin their sends with
  * offbeat_begin_send, as in MPI.
  *

@@ -232,6 +232,18 @@ std::vector<Setting> all_settings() {
        "collectives there; unset: the program's own threads advance them"},
       {"OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
        "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
+      {"OFFBEAT_NETWORK",
+       keyword_parser(
+           &Settings::network,
+           {{"auto", NetworkChoice::automatic}, {"mpi", NetworkChoice::mpi}, {"tcp", NetworkChoice::tcp}}),
+       "auto", AcrossRanks::equal,
+       "what carries the messages of a group between nodes; auto: MPI if every rank has initialised it with "
+       "MPI_THREAD_MULTIPLE, otherwise TCP"},
+      {"OFFBEAT_INTERFACE", text_parser("a network interface, such as eth0", &Settings::interface), "",
+       AcrossRanks::may_differ,
+       "the interface of this machine that a group uses for TCP; unset: the one that the route to "
+       "MASTER_ADDR "
+       "takes"},
       {"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_chunks), "2048",
        AcrossRanks::equal,
        "KiB of shared memory of each rank in each communicator on one node, for all but short messages; 0: "
@@ -398,6 +410,11 @@ std::string launcher_job(std::string_view family) {
                                  values({"FLUX_JOB_ID"}), is_open_mpi ? hydra : pmix})
     if (!job.empty()) return job;
   return values({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+}
+
+std::string meeting_host() {
+  const char* const host = std::getenv("MASTER_ADDR");
+  return host != nullptr ? host : "";
 }
 
 std::string preload_environment() {

@@ -27,6 +27,8 @@ enum class GpuPolicy { stage, node, native, off };
   return policy == GpuPolicy::stage || policy == GpuPolicy::node;
 }
 
+enum class NetworkChoice { automatic, mpi, tcp };
+
 // All settings of this process. The table in settings.cpp has the variable and the default of each field.
 struct Settings {
   // The expression for each collective, by index_of(); empty: offbeat chooses.
@@ -43,6 +45,8 @@ struct Settings {
   GpuPolicy gpu;
   std::vector<int> progress_cpus;  // empty: no progress thread on its own CPUs
   int node_ranks;                  // 0: the real nodes
+  NetworkChoice network;           // that connects the nodes of a group
+  std::string interface;           // of this machine, for TCP; empty: the one on the route to the other ranks
   std::size_t window_bytes;        // half of a rank's window on the board
   std::size_t memory_bytes;        // limit for all boards together
   std::size_t cache_bytes;
@@ -98,6 +102,9 @@ struct SettingDescription {
 // Returns what another process needs in its environment to run under the preload as this one does: LD_PRELOAD
 // and all OFFBEAT_ variables, one NAME=VALUE per line. Empty if LD_PRELOAD is not set.
 [[nodiscard]] std::string preload_environment();
+
+// Returns the host at which the ranks of torch.distributed meet (MASTER_ADDR); empty: unknown.
+[[nodiscard]] std::string meeting_host();
 
 // Returns how many ranks the launcher put on this node, or 1 if it did not say.
 [[nodiscard]] int launcher_ranks_on_node();

@@ -288,7 +288,7 @@ offbeat_status offbeat_group_make(int rank, int size, offbeat_exchange exchange,
   const offbeat_status status = guarded([&] {
     *group = reinterpret_cast<offbeat_group*>(Group::make(rank, size, {exchange, state},
                                                           offbeat::mpi_of_process::observer_of_groups(),
-                                                          offbeat::mpi_of_process::network_of_groups)
+                                                          offbeat::mpi_of_process::mpi_network)
                                                   .release());
     return OFFBEAT_OK;
   });

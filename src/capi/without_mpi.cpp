@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "capi/group_trace.hpp"
 #include "groups/algorithm_text.hpp"
-#include "groups/group_network.hpp"
 #include "groups/mpi_of_process.hpp"
+#include "groups/network.hpp"
 
 namespace offbeat::mpi_of_process {
 namespace {
@@ -21,7 +21,7 @@ const char* last_algorithm() { return algorithm_text(the_last_algorithm); }
 void note_algorithm(const Expression* ran) { the_last_algorithm = ran; }
 void observe(const Observer&) {}
 GroupObserver* observer_of_groups() { return &trace::group_trace(); }
-std::unique_ptr<GroupNetwork> network_of_groups() { return nullptr; }
+std::unique_ptr<Network> mpi_network() { return nullptr; }
 Counts count(std::string_view) { return {}; }
 void run(const Arguments&) { refuse(); }
 std::unique_ptr<Request> begin(const Arguments&) { refuse(); }

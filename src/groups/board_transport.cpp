@@ -10,8 +10,10 @@ namespace offbeat {
 
 void BoardTransport::use(Board& node_board) {
   board = &node_board;
+  const SleepCall sleep = patience_.sleep;
   patience_ = node_board.patience;
   patience_.bell = nullptr;
+  patience_.sleep = sleep;
 }
 
 bool BoardTransport::start(Transfer&) { throw CommunicationError("this algorithm sends messages"); }

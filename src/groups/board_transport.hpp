@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BoardTransport carries out tasks that meet on the board of a node. MpiTransport adds messages.
+// BoardTransport carries out tasks that meet on the board of a node. MpiTransport and NetworkTransport add
+// messages.
 #pragma once
 
 #include <array>

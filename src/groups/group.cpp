@@ -254,6 +254,10 @@ Patience Group::patience_of(int index) {
   } else {
     patience.stall = {};  // a message reports its own
   }
+  if (network_ != nullptr && network_->sleep().call != nullptr) {
+    patience.sleep = network_->sleep();
+    patience.bell = nullptr;
+  }
   patience.turn = {};
   if (process_.progress.does_all_work()) patience.shares_cores = true;
   return patience;
@@ -398,13 +402,13 @@ void Group::check_and_count(const MessageArguments& arguments) {
   if (size_ == 1) throw UsageError("a group of one rank has no messages");
   if (arguments.tag < 0) throw UsageError("a tag must not be negative");
   if (arguments.bytes > 0 && arguments.data == nullptr) throw UsageError("there are bytes, but no data");
-  messages_->require_possible(arguments.tag, arguments.bytes);
+  messages().require_possible(arguments.tag, arguments.bytes);
   process_.count_message(arguments.is_send);
 }
 
 void Group::transfer(const MessageArguments& arguments, const CallOptions& options) {
   check_and_count(arguments);
-  MessageRequest request(*this, *messages_, *board_, arguments, {.timeout_s = options.timeout_s},
+  MessageRequest request(*this, messages(), *board_, arguments, {.timeout_s = options.timeout_s},
                          process_.settings.stall_s);
   request.prepare({.index = OperationPlan::no_index});
   {
@@ -420,7 +424,7 @@ std::unique_ptr<GroupRequest> Group::begin_transfer(const MessageArguments& argu
                                                     const CallOptions& options) {
   check_and_count(arguments);
   std::unique_ptr<GroupRequest> request(
-      new MessageRequest(*this, *messages_, *board_, arguments, options, process_.settings.stall_s));
+      new MessageRequest(*this, messages(), *board_, arguments, options, process_.settings.stall_s));
   request->prepare({.index = OperationPlan::no_index});
   GroupRequest* const under_way = options.done != nullptr ? request.release() : request.get();
   put_under_way(*under_way, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Group is a set of processes that run collectives: those of one node on a board, without MPI. Between
-// nodes they send messages of the host MPI.
+// nodes a Network carries messages.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@
 #include "groups/call_arguments.hpp"
 #include "groups/call_timer.hpp"
 #include "groups/callback_set_up.hpp"
-#include "groups/group_network.hpp"
 #include "groups/group_observer.hpp"
 #include "groups/group_request.hpp"
+#include "groups/network.hpp"
 #include "groups/node_board.hpp"
 #include "groups/operations_under_way.hpp"
 #include "selection/selection.hpp"
@@ -30,10 +30,10 @@ class GroupProcess;
 class Group final : public OperationsOwner {
  public:
   // Makes a group. Collective. Throws BoardError (Trouble::set_up), on all ranks. `observer` sees its calls;
-  // it may be null. make_network() returns what can connect several nodes, or null.
-  using MakeNetwork = std::unique_ptr<GroupNetwork> (*)();
+  // it may be null. make_mpi() returns the network of the host MPI, or null.
+  using MakeNetwork = std::unique_ptr<Network> (*)();
   [[nodiscard]] static std::unique_ptr<Group> make(int rank, int size, const Exchange& exchange,
-                                                   GroupObserver* observer, MakeNetwork make_network);
+                                                   GroupObserver* observer, MakeNetwork make_mpi);
   // Ends all calls under way with an error. Waits for no other rank.
   static void free(std::unique_ptr<Group> group) noexcept;
 
@@ -73,7 +73,8 @@ class Group final : public OperationsOwner {
   void prepare(BoardTransport& transport, int index) override;
   [[nodiscard]] HostCalls calls_of_operation(HostCalls calls) const override {
     // Every thread may call this host, but not from inside it.
-    return network_ == nullptr || calls == HostCalls::if_threads ? HostCalls::all : calls;
+    const bool needs_host = network_ != nullptr && network_->needs_host();
+    return !needs_host || calls == HostCalls::if_threads ? HostCalls::all : calls;
   }
   [[nodiscard]] Task start_task(Operation& operation, Endpoint net) override;
   void check_end(Operation& operation) override;
@@ -121,9 +122,15 @@ class Group final : public OperationsOwner {
   Membership membership_;
   std::optional<Locality> locality_;  // null in a group of one rank
   const std::uint64_t fork_generation_;
-  std::unique_ptr<GroupNetwork> network_;     // null if the group has one node
-  std::unique_ptr<NodeBoard> board_;          // null in a group of one rank
-  std::unique_ptr<MessageCarrier> messages_;  // null in a group of one rank
+  // Returns what carries the messages of the program. The group must have several ranks.
+  [[nodiscard]] MessageCarrier& messages() const {
+    if (network_ != nullptr) return *network_;
+    return *rings_;
+  }
+
+  std::unique_ptr<Network> network_;       // null if the group has one node
+  std::unique_ptr<NodeBoard> board_;       // null in a group of one rank
+  std::unique_ptr<MessageCarrier> rings_;  // null if the group has several nodes, or one rank
   // What ended a group of one rank, which has no board.
   std::once_flag breaks_alone_;
   std::optional<BoardError> failure_alone_;

@@ -5,14 +5,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "groups/group.hpp"
 #include "groups/group_process.hpp"
 #include "groups/messages.hpp"
+#include "groups/network_client.hpp"
+#include "groups/network_transport.hpp"
+#include "groups/tcp_network.hpp"
 #include "node/node_identity.hpp"
 #include "node/whereabouts.hpp"
 
@@ -30,7 +37,6 @@ struct Greeting {
   int is_ready = 0;  // 0: this rank cannot make a group at all
   std::uint64_t random = 0;
   GroupWorld world;  // of this process
-  NetworkAddress address;
 };
 
 [[noreturn]] void refuse(int rank, const std::string& why) { throw BoardError(Trouble::set_up, rank, why); }
@@ -55,36 +61,28 @@ void require_agreement(const std::vector<Greeting>& all) {
   }
 }
 
-std::string_view why_not_connected(NetworkAddress::State state) {
-  switch (state) {
-    case NetworkAddress::State::no_library:
-      return "runs without MPI or without offbeat's preload library: start the program with `offbeat run`";
-    case NetworkAddress::State::not_running:
-      return "has not initialised MPI: do so first, in Python by `import mpi4py.MPI`";
-    case NetworkAddress::State::one_thread:
-      return "has initialised MPI for fewer threads than MPI_THREAD_MULTIPLE";
-    case NetworkAddress::State::ready:
-      break;
-  }
-  return "is in another MPI job";
-}
+// What can connect several nodes, the best one first. A network that this process lacks is null.
+using Networks = std::array<std::unique_ptr<Network>, 2>;
+// The addresses of a rank in these networks.
+using Addresses = std::array<NetworkAddress, std::tuple_size_v<Networks>>;
 
-bool may_be_one_job(const NetworkAddress& a, const NetworkAddress& b) {
-  return a.ranks == b.ranks && (a.job == b.job || a.job == 0 || b.job == 0);
-}
-
-// Sets where the ranks are in MPI_COMM_WORLD. Returns the first rank that the MPI does not connect with rank
-// 0, or the number of ranks.
-int first_not_connected(const std::vector<Greeting>& all, std::vector<int>& world_ranks) {
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const NetworkAddress& each = all[rank].address;
-    const auto before = std::span(world_ranks).first(rank);
-    if (each.state != NetworkAddress::State::ready || !may_be_one_job(each, all.front().address) ||
-        std::ranges::find(before, each.rank) != before.end())
-      return static_cast<int>(rank);
-    world_ranks[rank] = each.rank;
+// Says why a network does not connect the ranks.
+struct Apart {
+  int rank;
+  std::string why;
+};
+// Returns nothing if network `index` connects all ranks. It gives the same result on all ranks.
+std::optional<Apart> find_apart(const Network* network, std::size_t index,
+                                const std::vector<Addresses>& all) {
+  std::vector<NetworkAddress> addresses;
+  for (const Addresses& each : all) {
+    if (!each[index].is_usable())
+      return Apart{static_cast<int>(addresses.size()), each[index].why_not.data()};
+    addresses.push_back(each[index]);
   }
-  return static_cast<int>(all.size());
+  const std::size_t rank = network->first_apart(addresses);
+  if (rank == all.size()) return std::nullopt;
+  return Apart{static_cast<int>(rank), "is in another MPI job"};
 }
 
 std::uint64_t random_number() {
@@ -132,16 +130,12 @@ class GroupMaker {
         greetings_(static_cast<std::size_t>(size)),
         set_up_(rank, size, exchange) {}
 
-  [[nodiscard]] std::unique_ptr<Group> make(Group::MakeNetwork make_network) {
-    greet(make_network);
+  [[nodiscard]] std::unique_ptr<Group> make(Group::MakeNetwork make_mpi) {
+    greet();
     require_agreement(greetings_);
     require_windows();
     place_ranks();
-    if (has_one_node()) {
-      group_->network_.reset();
-    } else {
-      connect_nodes();
-    }
+    if (!has_one_node()) connect_nodes(make_mpi);
     make_board();
     equip();
     process_->joins_group(rank_);
@@ -150,9 +144,8 @@ class GroupMaker {
 
  private:
   // A rank that cannot take part says so, because the others would wait for it otherwise.
-  void greet(Group::MakeNetwork make_network) {
-    Greeting mine{
-        .node = NodeIdentity::of_this_process(), .rank = rank_, .size = size_, .world = {}, .address = {}};
+  void greet() {
+    Greeting mine{.node = NodeIdentity::of_this_process(), .rank = rank_, .size = size_, .world = {}};
     std::string why_not;
     try {
       process_ = &GroupProcess::get();
@@ -162,10 +155,8 @@ class GroupMaker {
       mine.random = random_number();
       mine.world = process_->world();
       group_.reset(new Group(*process_, rank_, size_));
-      group_->network_ = make_network();
-      if (group_->network_ != nullptr) mine.address = group_->network_->address();
       nodes_.resize(greetings_.size());
-      world_ranks_.resize(greetings_.size());
+      addresses_.resize(greetings_.size());
       numbers_.resize(greetings_.size());
       std::iota(numbers_.begin(), numbers_.end(), 0);
       mine.is_ready = 1;
@@ -184,12 +175,11 @@ class GroupMaker {
       refuse(rank_, "OFFBEAT_BOARD_KIB is too small for " + std::to_string(size_) + " ranks");
   }
 
-  // Finds out which ranks share a node. OFFBEAT_NODE_RANKS, which makes up nodes, works only with an MPI.
+  // Finds out which ranks share a node.
   void place_ranks() {
-    first_unconnected_ = first_not_connected(greetings_, world_ranks_);
     Membership& membership = group_->membership_;
-    if (first_unconnected_ == size_ && process_->settings.node_ranks > 0) {
-      membership.group_by([&](int each) { return each / process_->settings.node_ranks; });
+    if (const int ranks = process_->settings.node_ranks; ranks > 0) {
+      membership.group_by([&](int each) { return each / ranks; });
     } else {
       std::ranges::transform(greetings_, nodes_.begin(), &Greeting::node);
       membership.group(nodes_);
@@ -198,16 +188,53 @@ class GroupMaker {
   }
   [[nodiscard]] bool has_one_node() const { return group_->membership_.nodes() == 1; }
 
-  void connect_nodes() {
-    if (first_unconnected_ < size_) {
-      const auto state = greetings_[static_cast<std::size_t>(first_unconnected_)].address.state;
-      refuse(first_unconnected_, "the ranks are on several machines or in several containers, and " +
-                                     name_of_rank(first_unconnected_) + " " +
-                                     std::string(why_not_connected(state)));
+  void connect_nodes(Group::MakeNetwork make_mpi) {
+    Networks networks;
+    Addresses mine;
+    const NetworkChoice choice = process_->settings.network;
+    const bool is_made = run_unless_out_of_memory([&] {
+      networks = {choice != NetworkChoice::tcp ? make_mpi() : nullptr,
+                  choice != NetworkChoice::mpi ? std::make_unique<TcpNetwork>(process_->settings) : nullptr};
+      for (std::size_t k = 0; k < networks.size(); ++k)
+        mine[k] = networks[k] != nullptr
+                      ? networks[k]->address()
+                      : NetworkAddress::none(
+                            "has no MPI: start the program with `offbeat run`, or set OFFBEAT_NETWORK=tcp");
+    });
+    if (!is_made) mine.fill(NetworkAddress::none("has no memory left"));
+    set_up_.gather(mine, addresses_.data());
+    std::optional<Apart> apart;
+    for (std::size_t k = 0; k < networks.size() && group_->network_ == nullptr; ++k) {
+      if (choice != NetworkChoice::automatic && k != (choice == NetworkChoice::mpi ? 0 : 1)) continue;
+      apart = find_apart(networks[k].get(), k, addresses_);
+      if (!apart) connect(std::move(networks[k]), k);
     }
-    group_->when_host_ends_ = WhenHostEnds::fail;
-    if (!group_->network_->connect(set_up_, *group_->locality_, world_ranks_, greetings_.front().random))
-      refuse(rank_, "the MPI has no communicator, or a process no memory, left for the group");
+    if (apart)
+      refuse(apart->rank, "the ranks are on several machines or in several containers, and " +
+                              name_of_rank(apart->rank) + " " + apart->why);
+  }
+
+  void connect(std::unique_ptr<Network> network, std::size_t index) {
+    NetworkKey key;
+    if (getrandom(key.bytes.data(), key.bytes.size(), 0) < 0)
+      std::memcpy(key.bytes.data(), &greetings_.front().random, sizeof greetings_.front().random);
+    set_up_.broadcast(key);
+    std::vector<NetworkAddress> addresses;
+    for (const Addresses& each : addresses_) addresses.push_back(each[index]);
+    if (network->needs_host()) group_->when_host_ends_ = WhenHostEnds::fail;
+    group_->network_ = std::move(network);
+    try {
+      group_->network_->connect(set_up_, *group_->locality_, addresses, key);
+    } catch (const BoardError&) {
+      throw;
+    } catch (const CommunicationError& error) {
+      refuse(rank_, error.what());
+    }
+    if (process_->settings.verbose == 0 || rank_ != 0) return;
+    run_unless_out_of_memory([&] {
+      say("group of " + std::to_string(size_) + " ranks on " + std::to_string(group_->membership_.nodes()) +
+          " nodes: messages go by " + group_->network_->name());
+    });
   }
 
   void make_board() {
@@ -251,16 +278,17 @@ class GroupMaker {
       group.renew(group.plans_of_begun_);
       group.plans_of_runs_ = group.plans_of_begun_;
       if (!has_one_node()) {
-        board.serve(group.network_->client());
-        group.messages_ = group.network_->carrier();
+        board.serve(std::make_unique<NetworkClient>(*group.network_, *group.locality_));
       } else {
-        group.messages_ = std::make_unique<Messages>(board);
+        group.rings_ = std::make_unique<Messages>(board);
       }
       for (int k = 0; k < board.stages(); ++k) {
         Board& stage = board.stage(k).board;
         auto& transport = group.transports_[static_cast<std::size_t>(k)];
-        transport = has_one_node() ? std::make_unique<BoardTransport>(Patience{})
-                                   : group.network_->transport(stage, k);
+        if (has_one_node())
+          transport = std::make_unique<BoardTransport>(Patience{});
+        else
+          transport = std::make_unique<NetworkTransport>(*group.network_, *group.locality_, k);
         transport->use(stage);
       }
       board.board().waiters = group.transports_.front().get();
@@ -275,15 +303,14 @@ class GroupMaker {
   CallbackSetUp set_up_;
   GroupProcess* process_ = nullptr;
   std::unique_ptr<Group> group_;
-  std::vector<int> numbers_;  // 0, 1, 2 ...
-  std::vector<int> world_ranks_;
+  std::vector<int> numbers_;          // 0, 1, 2 ...
+  std::vector<Addresses> addresses_;  // of all ranks
   std::vector<NodeIdentity> nodes_;
-  int first_unconnected_ = 0;
 };
 
 std::unique_ptr<Group> Group::make(int rank, int size, const Exchange& exchange, GroupObserver* observer,
-                                   MakeNetwork make_network) {
-  if (size > 1) return GroupMaker(rank, size, exchange, observer).make(make_network);
+                                   MakeNetwork make_mpi) {
+  if (size > 1) return GroupMaker(rank, size, exchange, observer).make(make_mpi);
   GroupProcess& process = GroupProcess::get();
   std::unique_ptr<Group> group(new Group(process, rank, size));
   const GroupWorld world = process.world();
@@ -298,8 +325,8 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
   Group& mine = *group;
   if (mine.fork_generation_ != GroupProcess::fork_generation()) {
     // The memory is the parent's, too, so a child only unmaps it. It cannot call MPI, so it leaks a group
-    // that has a network.
-    if (mine.network_ != nullptr) static_cast<void>(group.release());
+    // that does.
+    if (mine.network_ != nullptr && mine.network_->needs_host()) static_cast<void>(group.release());
     return;
   }
   const auto are_under_way = [&] {
@@ -321,8 +348,8 @@ void Group::free(std::unique_ptr<Group> group) noexcept {
       mine.board_->board().bell().ring();
       sched_yield();
     }
-    if (mine.network_ != nullptr && mine.board_->board().broken().load(std::memory_order_acquire) != 0)
-      mine.network_->forbid_reuse();
+    const bool has_failed = mine.board_->board().broken().load(std::memory_order_acquire) != 0;
+    if (mine.network_ != nullptr) mine.network_->leave(has_failed);
     mine.board_->leave();
   }
 }

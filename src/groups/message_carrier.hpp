@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A MessageCarrier carries messages between two ranks of a group. Messages carries the messages of a group on
-// one node, through rings on the board. MpiMessages carries all messages of a group that spans several nodes,
-// through the host MPI.
+// one node, through rings on the board. A Network carries all messages of a group that spans several nodes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,8 +19,16 @@ struct ArrivalTarget {
 // One message that this rank sends or receives.
 struct Message {
   static constexpr int any_rank = -1;
+  // What a message is for. Messages of different streams have nothing to do with each other.
+  enum class Stream : std::uint8_t {
+    program,     // the program sends it. A receive learns the length when it finds the message
+    collective,  // an algorithm sends it. The receiver knows the sender and the length
+    failure      // tells another node that the group cannot go on
+  };
 
+  Stream stream = Stream::program;
   bool is_send = false;
+  bool is_synchronous = false;  // the send is over only when the receiver has begun to receive
   int peer = any_rank;  // the other rank; a receive from any rank knows it when it has found a message
   int tag = 0;
   std::byte* data = nullptr;
@@ -31,7 +39,11 @@ struct Message {
   std::uint64_t number = 0;  // given by the carrier, which counts messages
   std::size_t moved_bytes = 0;
   bool is_requested = false;  // the receiver has a buffer for this long message, and has said so
-  bool is_over = false;
+  bool is_misfit = false;     // the other side has a length of `moved_bytes`
+  std::int64_t begun_ns = 0;  // when this rank was seen to wait for it
+  std::uintptr_t handle = 0;  // what the carrier's library calls the message
+  // Set last: another thread may then destroy the message.
+  std::atomic<bool> is_over{false};
   Message* next = nullptr;  // in a MessageQueue
 };
 

@@ -14,8 +14,8 @@
 namespace offbeat {
 struct Expression;
 struct Observer;
-class GroupNetwork;
 class GroupObserver;
+class Network;
 }  // namespace offbeat
 
 namespace offbeat::mpi_of_process {
@@ -39,8 +39,9 @@ void observe(const Observer& observer);
 // Returns what sees the calls in groups, or null. Under MPI the tracer has the trace files.
 [[nodiscard]] GroupObserver* observer_of_groups();
 
-// Returns what connects the nodes of a group, or null without MPI. Throws std::bad_alloc.
-[[nodiscard]] std::unique_ptr<GroupNetwork> network_of_groups();
+// Returns the network of the host MPI, which connects the nodes of a group, or null without MPI. Throws
+// std::bad_alloc.
+[[nodiscard]] std::unique_ptr<Network> mpi_network();
 
 struct Counts {
   std::uint64_t intercepted;

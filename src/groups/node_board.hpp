@@ -55,8 +55,8 @@ struct FailureNotice {
   char reason[BoardShape::failure_text_bytes];  // why, on the board of a group; set only if there is a notice
 };
 
-// BoardClient stands for what the present user of a board has besides the board: the host MPI. A group of one
-// node has none.
+// BoardClient stands for what the present user of a board has besides the board: the host MPI, or the network
+// of a group. A group of one node has none.
 class BoardClient {
  public:
   BoardClient() = default;
@@ -66,6 +66,12 @@ class BoardClient {
 
   // Throws CommunicationError if the user can no longer use its ranks. Called in each turn of a wait.
   virtual void check() = 0;
+  // Returns true if this is a host MPI, which must not be called from everywhere.
+  [[nodiscard]] virtual bool is_host() const { return true; }
+  // Returns an error if a rank of another node is lost, so that a wait is in vain.
+  [[nodiscard]] virtual std::optional<BoardError> find_loss() { return std::nullopt; }
+  // Returns the ranks of other nodes from which this rank waits for messages, as far as that is known.
+  [[nodiscard]] virtual std::vector<int> awaited_ranks() { return {}; }
   // Returns true if failures of other nodes come as messages.
   [[nodiscard]] virtual bool gets_failure_messages() const = 0;
   // Lets the host move messages. Sets `told` if another node has told of a failure. Returns an error code of
@@ -245,6 +251,8 @@ class NodeBoard {
   [[nodiscard]] BoardError has_left_error(int member) const;
   [[nodiscard]] BoardError has_died_error(int member) const;
   [[noreturn]] void report_timeout(const Stage& stage) const;
+  // Returns whom this rank waits for. `missing` are the ranks of its node that have not come.
+  [[nodiscard]] std::string awaited(const std::vector<int>& missing, std::string_view nobody) const;
   // Returns true if the rank has begun the call in which this rank waits.
   [[nodiscard]] bool has_come(const Stage& stage, int member) const;
   [[nodiscard]] std::string call(const Board& board) const;

@@ -92,7 +92,8 @@ void NodeBoard::progress() {
   if (const int code = look_for_failure(); code != 0)
     throw CommunicationError("the MPI can no longer look for messages", code);
   // The program may use groups without MPI in threads that must not call MPI.
-  operations_under_way.advance(client_ != nullptr ? HostCalls::messages : HostCalls::none);
+  operations_under_way.advance(client_ != nullptr && client_->is_host() ? HostCalls::messages
+                                                                        : HostCalls::none);
   const std::uint64_t broken = board().broken().load(std::memory_order_acquire);
   if (broken == 0) return;
   if (size_.compares_calls) throw failure();
@@ -140,6 +141,9 @@ void NodeBoard::look_around(Stage& stage) {
         Trouble::mismatch, named_rank(),
         "mismatched collectives: another rank has made another one, or a rank was left out of an "
         "earlier one");
+  if (client_ != nullptr) {
+    if (const auto loss = client_->find_loss()) throw *loss;
+  }
   if (client_ == nullptr || !client_->detects_dead_processes()) look_at_peers(stage, now_ns);
 }
 
@@ -188,10 +192,14 @@ void NodeBoard::report_timeout(const Stage& stage) const {
   std::snprintf(limit, sizeof limit, "%g", stage.timeout_s_);
   throw BoardError(Trouble::timeout, missing.empty() ? named_rank() : missing.front(),
                    call(stage.board) + ": rank " + std::to_string(named_rank()) + " has waited " + limit +
-                       " s for " +
-                       (!missing.empty()                   ? rank_list(missing)
-                        : locality_.membership.nodes() > 1 ? "ranks on other nodes"
-                                                           : "ranks that have begun it"));
+                       " s for " + awaited(missing, "ranks that have begun it"));
+}
+
+std::string NodeBoard::awaited(const std::vector<int>& missing, std::string_view nobody) const {
+  if (!missing.empty()) return rank_list(missing);
+  if (locality_.membership.nodes() == 1) return std::string(nobody);
+  const std::vector<int> elsewhere = client_ != nullptr ? client_->awaited_ranks() : std::vector<int>();
+  return elsewhere.empty() ? "ranks on other nodes" : rank_list(elsewhere) + " on other nodes";
 }
 
 void NodeBoard::give_up(int failed, const char* why, int code) noexcept {
@@ -299,9 +307,8 @@ void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
     say(call(board) + (has_failed ? ": failed after " : ": complete after ") + time);
     return;
   }
-  const std::string whom = !missing.empty()                   ? rank_list(missing) + " on " + host_name_
-                           : locality_.membership.nodes() > 1 ? "ranks on other nodes"
-                                                              : "ranks that have entered it";
+  const std::string whom =
+      awaited(missing, "ranks that have entered it") + (missing.empty() ? "" : " on " + host_name_);
   std::string line = call(board) + ": rank " + std::to_string(named_rank()) + " has waited " + time +
                      " for " + whom + (space_.empty() ? "" : " (ranks" + std::string(space_) + ")");
   if (!missing.empty()) line += where_text(missing.front());

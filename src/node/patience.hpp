@@ -75,6 +75,14 @@ struct Stall {
   void* state = nullptr;
 };
 
+// A function that sleeps until messages may have come in, but for at most `at_most_ns`.
+struct SleepCall {
+  void (*call)(void* state, std::int64_t at_most_ns) = nullptr;
+  void* state = nullptr;
+
+  void operator()(std::int64_t at_most_ns) const { call(state, at_most_ns); }
+};
+
 struct Patience {
   bool shares_cores = false;
   bool yields_to_threads = true;  // lets other threads run even if ranks do not share cores
@@ -84,6 +92,7 @@ struct Patience {
   Bell* bell = nullptr;  // null: nothing rings, and the waiter itself asks the host at each look
   TurnCall turn{};
   Stall stall{};
+  SleepCall sleep{};  // ends when messages come in; it may be given only if there is no bell
 
   // One wait. Make a new one for each word that is waited for.
   class Wait {
@@ -131,6 +140,9 @@ struct Patience {
     static constexpr std::int64_t nap_with_bell = 16;
     static constexpr std::int64_t nap_without_bell = 100;
     static constexpr std::int64_t shortest_nap_ns = 50 * ns_per_us;
+    // How long a rank with a core of its own looks for messages before it sleeps until they come in. That is
+    // about twice what a short message takes.
+    static constexpr std::int64_t looks_before_sleep_ns = 100 * ns_per_us;
     static constexpr std::int64_t longest_nap_ns = ns_per_ms;
     // A burst may report messages that do not exist, because a rank that shares its core is interrupted and
     // then slow. So one such burst outweighs a few quiet ones, but only a second one soon after it counts as
@@ -158,7 +170,18 @@ struct Patience {
       }
     }
 
+    // Looks a few times, and then sleeps until messages come in.
+    void sleep_until_messages() {
+      const std::int64_t now = monotonic_ns();
+      look_around(now);
+      if (!patience_.shares_cores && now - since_ns_ < looks_before_sleep_ns && !WantedCore::is_wanted())
+        return relax();
+      give_turn_if(turns_in_waits::are_due());
+      patience_.sleep(std::clamp((now - since_ns_) / nap_without_bell, shortest_nap_ns, longest_nap_ns));
+    }
+
     [[gnu::noinline]] void pause_long() {
+      if (patience_.sleep.call != nullptr) return sleep_until_messages();
       if (may_sleep_) {
         if (burst_.is_over()) {
           nap();

@@ -110,7 +110,7 @@ void check(const Runtime& process, Communicator& communicator, const Arguments& 
 
 GroupObserver* observer_of_groups() { return nullptr; }
 
-std::unique_ptr<GroupNetwork> network_of_groups() { return std::make_unique<MpiNetwork>(); }
+std::unique_ptr<Network> mpi_network() { return std::make_unique<MpiNetwork>(); }
 
 void observe(const Observer& observer) { the_observer.store(&observer, std::memory_order_release); }
 
