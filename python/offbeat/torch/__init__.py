@@ -4,7 +4,7 @@
     import offbeat.torch
     torch.distributed.init_process_group("offbeat")
 
-On one machine it needs no MPI. With torch 2.14 and later the import is not needed.
+It needs no MPI. With torch 2.14 and later the import is not needed.
 """
 
 from __future__ import annotations
@@ -46,30 +46,25 @@ def _leave_all(process: int) -> None:
 
 
 def _node() -> str:
-    """Identifies this boot of this machine. Processes on one machine get the same value."""
+    """Identifies what shares memory with this process. Containers of one machine differ."""
+    name = os.uname().nodename
     with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return os.uname().nodename
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{name} {boot} {os.stat('/proc/self/ns/pid').st_ino}"
+    return name
 
 
 def _is_preloaded() -> bool:
     return hasattr(ctypes.CDLL(None), "offbeat_group_make")
 
 
-def _connect_nodes(store: Any, rank: int, size: int) -> None:
-    """Start the MPI that connects several machines. If it cannot, making the group says why, on all ranks."""
+def _start_mpi_between_nodes(store: Any, rank: int, size: int) -> None:
+    """Under MPI, start it if it has several nodes to connect. Without it, TCP connects them."""
     store.set(f"node/{rank}", _node())
-    nodes = [store.get(f"node/{other}").decode() for other in range(size)]
-    if set(nodes) == {_node()}:
-        return
-    if not _is_preloaded():
-        other = next(k for k in range(size) if nodes[k] != _node())
-        raise RuntimeError(
-            f"offbeat: ranks {rank} and {other} are on different machines, which this backend connects only "
-            "by MPI; start the program with `offbeat run`, or keep gloo or nccl for this group"
-        )
-    with contextlib.suppress(ImportError, RuntimeError):
-        importlib.import_module("mpi4py.MPI")
+    nodes = {store.get(f"node/{other}").decode() for other in range(size)}
+    if len(nodes) > 1 and _is_preloaded():
+        with contextlib.suppress(ImportError, RuntimeError):
+            importlib.import_module("mpi4py.MPI")
 
 
 def _with_own_keys(store: Any, rank: int) -> Any:
@@ -98,7 +93,7 @@ def _create(options: Any, pg_options: Any) -> Any:
     _require_no_options(pg_options)
     rank, size = options.group_rank, options.group_size
     store = _with_own_keys(options.store, rank)
-    _connect_nodes(store, rank, size)
+    _start_mpi_between_nodes(store, rank, size)
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=float(timeout))
