@@ -11,10 +11,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import hosts
 from offbeat.mpi import libraries
 
 RANKS = Path(__file__).resolve().parent / "ranks"
@@ -121,6 +123,48 @@ def start_on_nodes(
         check=False,
     )
     return Rank(done.returncode, done.stdout, done.stderr)
+
+
+def start_on_hosts(
+    cluster: hosts.Cluster,
+    ranks_per_host: int,
+    program: str,
+    *arguments: str,
+    settings: dict[str, str] | None = None,
+    limit_s: float = TIME_LIMIT_S,
+) -> list[Rank]:
+    """Run a program of ``ranks`` on virtual hosts, as a torchrun on each of them does, without MPI."""
+    names = cluster.alive()
+    size = len(names) * ranks_per_host
+    port = str(free_port())
+    processes = []
+    for rank in range(size):
+        variables = {
+            "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % ranks_per_host),
+            "LOCAL_WORLD_SIZE": str(ranks_per_host), "MASTER_ADDR": names[0], "MASTER_PORT": port,
+            "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        command = [*cluster.enter(names[rank // ranks_per_host]), sys.executable, "-W", "ignore"]
+        processes.append(
+            subprocess.Popen(
+                [*command, str(RANKS / program), *arguments],
+                env=os.environ | variables | (settings or {}),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    deadline = time.monotonic() + limit_s
+    ended = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=max(1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            err += f"not ended after {limit_s:.0f} s\n"
+        ended.append(Rank(process.returncode, out, err))
+    return ended
 
 
 def text_of(ranks: Sequence[Rank]) -> str:

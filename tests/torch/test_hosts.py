@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend on several virtual hosts without MPI. Hosts share nothing but a network."""
+
+from __future__ import annotations
+
+import re
+
+import jobs
+import pytest
+from jobs import hosts
+
+pytestmark = pytest.mark.skipif(hosts.obstacle() is not None, reason=str(hosts.obstacle()))
+
+
+# How many hosts there are, and how many ranks each has.
+SHAPES = [(2, 1), (3, 1), (4, 1), (2, 2)]
+
+
+@pytest.mark.in_turn(1, "program", "shape")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("program", "least_checks"), [("collectives.py", 500), ("sequences.py", 50), ("training.py", 5)]
+)
+def test_programs(program: str, least_checks: int, shape: tuple[int, int]) -> None:
+    arguments = {"sequences.py": ("30", "11"), "training.py": ("1",)}.get(program, ())
+    with hosts.Cluster(shape[0]) as cluster:
+        ranks = jobs.start_on_hosts(cluster, shape[1], program, *arguments, settings={"OFFBEAT_VERBOSE": "1"})
+    jobs.all_right(ranks, least_checks)
+    assert re.search(r"of \d ranks on \d nodes: messages go by TCP, from 10\.77\.0\.1", ranks[0].err)
+
+
+@pytest.mark.in_turn(1, "shape")
+@pytest.mark.parametrize("shape", [(3, 1), (2, 2)])
+def test_a_killed_rank_is_named(shape: tuple[int, int]) -> None:
+    with hosts.Cluster(shape[0]) as cluster:
+        ranks = jobs.start_on_hosts(cluster, shape[1], "killed_elsewhere.py")
+    for rank, each in enumerate(ranks):
+        if rank == 1:
+            continue
+        found = re.search(r"^killed: ([\d.]+) s: (.*)", each.out, re.MULTILINE)
+        assert found, jobs.text_of(ranks)
+        assert "rank 1 has died" in found[2], jobs.text_of(ranks)
+        assert float(found[1]) < 2 * jobs.load(), jobs.text_of(ranks)
