@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/call_timer.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <string>
 
 #include "base/error.hpp"
@@ -10,7 +12,8 @@
 namespace offbeat {
 namespace {
 
-constexpr std::uint64_t frequent_us = 20;  // calls with less time between them are frequent
+constexpr std::uint64_t us_between_samples = 320;
+constexpr std::uint64_t most_calls_for_each_sample = 128;  // more would see a slower program too late
 constexpr std::uint64_t calls_between_looks = 64;
 // What a rank spends in a call before it looks for the last rank: 2 us for each rank of the node, which is
 // some 30 times as long as the look.
@@ -20,7 +23,7 @@ constexpr std::uint64_t least_us_for_each_rank = 2;
 
 void CallTimer::begin_timed(CollectiveCounters& mine, std::uint64_t number, NodeBoard* board) {
   const std::uint64_t now = ProcessorClock::now();
-  weight_ = timed_up_to_ == each ? 1 : calls_for_each_sample;
+  weight_ = calls_for_each_sample_;
   number_ = number;
   began_ = now;
   mine.since.set(now);
@@ -29,9 +32,13 @@ void CallTimer::begin_timed(CollectiveCounters& mine, std::uint64_t number, Node
 }
 
 void CallTimer::choose_samples(std::uint64_t now, std::uint64_t number) {
-  const std::uint64_t frequent = (number - looked_number_) * frequent_us * ProcessorClock::ticks_per_us();
-  const bool are_frequent = looked_ != 0 && now - looked_ < frequent;
-  timed_up_to_ = are_frequent ? each / calls_for_each_sample : each;
+  if (looked_ != 0 && now > looked_) {
+    const std::uint64_t ticks_between = us_between_samples * ProcessorClock::ticks_per_us();
+    const std::uint64_t calls = (number - looked_number_) * ticks_between / (now - looked_);
+    // A power of two, so that ranks mostly have the same.
+    calls_for_each_sample_ = std::bit_floor(std::clamp<std::uint64_t>(calls, 1, most_calls_for_each_sample));
+    timed_up_to_ = each / calls_for_each_sample_;
+  }
   looked_ = now;
   looked_number_ = number;
 }
