@@ -59,13 +59,13 @@ class File {
                  .records = records_,
                  .is_partial = is_partial,
                  .mpi = has_torch() ? "no MPI, PyTorch" : "no MPI",
-                 .clock = shared_clock()},
+                 .clock = own_clock()},
                 settings);
   }
 
   void finish() {
     Header& header = writer_.header();
-    header.end = shared_clock();
+    header.end = own_clock();
     header.contention_at_end = contention_so_far();
     writer_.finish();
     std::atomic_ref(header.flags).store(header.flags | ended_in_order, std::memory_order_release);
@@ -149,9 +149,11 @@ class File {
   }
 
  private:
-  // All ranks of a group are on one machine and so have one clock.
-  [[nodiscard]] static Clock shared_clock() {
-    return to_stored_clock(clock::Model{.source = clock::Source::shared, .at = clock::now()});
+  // The ranks of one machine have one clock. Between machines nobody compares the clocks, and the reader says
+  // so.
+  [[nodiscard]] Clock own_clock() const {
+    const auto source = world_.has_one_clock ? clock::Source::shared : clock::Source::none;
+    return to_stored_clock(clock::Model{.source = source, .at = clock::now()});
   }
   static void end(CallRecord& record, clock::Nanoseconds completion) {
     record.completion = completion;

@@ -17,6 +17,7 @@ struct GroupWorld {
   std::uint64_t run = 0;  // a random number that is equal on all ranks; 0: there is no world yet
   int rank = 0;
   int ranks = 0;
+  bool has_one_clock = true;  // all ranks are on one machine
 };
 
 struct ObservedGroup {

@@ -92,9 +92,11 @@ std::uint64_t random_number() {
 }
 
 // Returns what an observer sees of a new group. If no rank has a world, this group becomes the world of all.
-ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank) {
+ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank,
+                             bool is_on_one_node) {
   const bool is_world = std::ranges::all_of(all, [](const Greeting& each) { return each.world.run == 0; });
-  if (is_world) process.set_world({all.front().random, rank, static_cast<int>(all.size())});
+  if (is_world)
+    process.set_world({all.front().random, rank, static_cast<int>(all.size()), is_on_one_node});
   ObservedGroup group{
       .world = process.world(), .identity = all.front().random, .rank = rank, .world_ranks = {}};
   for (const Greeting& each : all) {
@@ -270,7 +272,7 @@ class GroupMaker {
     const bool is_made = run_unless_out_of_memory([&] {
       Group& group = *group_;
       NodeBoard& board = *group.board_;
-      const ObservedGroup seen = observed_group(*process_, greetings_, rank_);
+      const ObservedGroup seen = observed_group(*process_, greetings_, rank_, has_one_node());
       group.counters_->identity = seen.identity;
       process_->counters.join(seen.world.run, seen.world.rank, seen.world.ranks, "");
       if (process_->settings.counters && process_->settings.stall_s > 0) answer_where_this_thread_is();

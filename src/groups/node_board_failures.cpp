@@ -311,7 +311,11 @@ void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
       awaited(missing, "ranks that have entered it") + (missing.empty() ? "" : " on " + host_name_);
   std::string line = call(board) + ": rank " + std::to_string(named_rank()) + " has waited " + time +
                      " for " + whom + (space_.empty() ? "" : " (ranks" + std::string(space_) + ")");
-  if (!missing.empty()) line += where_text(missing.front());
+  // Numbers without a space are those of a group, which may have other ranks than the world.
+  const bool are_of_world =
+      !space_.empty() ||
+      CounterFile::of_process(true).is_rank(named_rank(), locality_.membership.ranks());
+  if (!missing.empty() && are_of_world) line += where_text(missing.front());
   say(line);
 }
 

@@ -129,6 +129,10 @@ class CounterFile {
   [[nodiscard]] CommunicatorCounters& sums() { return *sums_; }
   // Returns the job that this process has joined; 0: unknown.
   [[nodiscard]] std::uint64_t job() const { return header_ != nullptr ? header_->job : 0; }
+  // Returns true if this process is rank `number` of a world of `ranks`.
+  [[nodiscard]] bool is_rank(int number, int ranks) const {
+    return header_ != nullptr && header_->rank == number && header_->ranks == ranks;
+  }
 
  private:
   explicit CounterFile(bool is_shared);
