@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compare collectives that others measured on one node with simulations on the machine file of that node.
+"""Compare collectives that others measured with simulations on the machine file of their nodes.
 
     build/venv/bin/python benchmarks/published_check.py --json
     build/venv/bin/python benchmarks/published_check.py --only rome-openmpi --times
 
-The measured times are those of benchmarks/published/collectives/one-node. An algorithm with a name runs as
-offbeat's algorithm of that name, a default as hosts.txt says. OSU's benchmarks print the mean over ranks, so
-the simulated time is that mean, too.
+The measured times are those of benchmarks/published/collectives, on one node and on several. An algorithm
+with a name runs as offbeat's algorithm of that name, a default as hosts.txt says. OSU's benchmarks print the
+mean over ranks, so the simulated time is that mean, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,14 +35,16 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FOLDER = ROOT / "benchmarks" / "published" / "collectives" / "one-node"
+FOLDER = ROOT / "benchmarks" / "published" / "collectives"
+MOST_RANKS = 1024  # on several nodes; more take minutes
+MOST_BYTES = 4 << 20  # of all blocks, likewise
 MACHINES = {"amd-rome-7742-2x64": "rome", "nvidia-grace-4x72": "grace"}
 NAMES = {  # offbeat's, of the collective and the name in the table
     "barrier": {"bruck": "dissemination"},
     "bcast": {"basic_linear": "linear", "binomial": "binomial", "pipeline": "chain"},
     "reduce": {"linear": "linear", "binomial": "binomial", "rabenseifner": "rabenseifner"},
 }
-HEADINGS = ("table", "algorithm", "most ranks", *agreement.HEADINGS)
+HEADINGS = ("table", "algorithm", "most nodes", "most ranks", *agreement.HEADINGS)
 HOSTS = {"Open MPI": "openmpi", "MPICH": "mpich", "Cray MPICH": "mpich"}
 
 
@@ -57,7 +60,7 @@ class Curve:
     machine: str
     host: str
     algorithm: str  # as the table names it
-    ranks: int
+    shape: Shape
     rows: tuple[tuple[int, float], ...]  # bytes, and microseconds
 
     def phases(self, size_bytes: int) -> tuple[hosts.Phases, ...]:
@@ -65,12 +68,12 @@ class Curve:
         if name := NAMES.get(self.collective, {}).get(self.algorithm):
             return ((hosts.Phase("all", self.collective, name),),)
         collective = self.collective.removesuffix("v")  # allgatherv: OSU's blocks are equally long
-        return hosts.default_algorithm(self.host, collective, Shape(1, self.ranks), size_bytes)
+        return hosts.default_algorithm(self.host, collective, self.shape, size_bytes)
 
 
 def curves(only: str = "") -> Iterator[Curve]:
     """The curves that can be simulated: ranks on consecutive cores, an algorithm that offbeat has."""
-    for path in sorted(FOLDER.glob("*.toml")):
+    for path in sorted(FOLDER.glob("*/*.toml")):
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         host = HOSTS.get(document["mpi"].partition(",")[0].rstrip(" .0123456789"))
         if only not in path.stem or host is None or document["machine"] not in MACHINES:
@@ -88,22 +91,24 @@ def curves(only: str = "") -> Iterator[Curve]:
                 host,
                 series["algorithm"],
             )
+            nodes = series["nodes"]
             if document["columns"][0] == "ranks":
                 for ranks, us in series["rows"]:
-                    yield Curve(*common, ranks, ((series["bytes"], us),))
-            else:
-                yield Curve(
-                    *common,
-                    series["ranks"],
-                    tuple((row[0], row[1]) for row in series["rows"] if row[0] % 4 == 0),
-                )
+                    if ranks % nodes == 0:
+                        yield Curve(*common, Shape(nodes, ranks // nodes), ((series["bytes"], us),))
+            elif series["ranks"] % nodes == 0 and (nodes == 1 or series["ranks"] <= MOST_RANKS):
+                most = math.inf
+                if nodes > 1 and document["collective"] in ("allgather", "alltoall"):
+                    most = MOST_BYTES / series["ranks"]
+                rows = tuple((row[0], row[1]) for row in series["rows"] if row[0] % 4 == 0 and row[0] <= most)
+                yield Curve(*common, Shape(nodes, series["ranks"] // nodes), rows)
 
 
-def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> Cell:
+def simulated(curve: Curve, places: dict[tuple[str, Shape], hosts.Place]) -> Cell:
     """A curve with its simulated times. A size without a known algorithm is left out."""
-    key = curve.machine, curve.ranks
+    key = curve.machine, curve.shape
     if key not in places:
-        places[key] = hosts.Place(machine.read(curve.machine), Shape(1, curve.ranks))
+        places[key] = hosts.Place(machine.read(curve.machine), curve.shape)
     times = []
     for size, us in curve.rows:
         if alternatives := curve.phases(size):
@@ -114,14 +119,15 @@ def simulated(curve: Curve, places: dict[tuple[str, int], hosts.Place]) -> Cell:
         "machine": curve.machine,
         "collective": curve.collective,
         "algorithm": curve.algorithm,
-        "ranks": curve.ranks,
+        "nodes": curve.shape.nodes,
+        "ranks": curve.shape.ranks,
         "bytes_published_us_simulated_us": times,
     }
 
 
 def check(only: str = "", every: int = 1) -> list[Cell]:
     """Simulate the published curves, or each `every`-th size of them."""
-    places: dict[tuple[str, int], hosts.Place] = {}
+    places: dict[tuple[str, Shape], hosts.Place] = {}
     cells = [simulated(replace(curve, rows=curve.rows[::every]), places) for curve in curves(only)]
     return [cell for cell in cells if cell["bytes_published_us_simulated_us"]]
 
@@ -144,9 +150,9 @@ def rows(cells: Sequence[Cell]) -> list[list[str]]:
         for algorithm in dict.fromkeys(cell["algorithm"] for cell in mine):
             own = [cell for cell in mine if cell["algorithm"] == algorithm]
             of = own if is_default(own[0]) else named
-            most = max(cell["ranks"] for cell in own)
+            most = (str(max(cell[each] for cell in own)) for each in ("nodes", "ranks"))
             columns = agreement.compare(compared(of), algorithm=algorithm).columns()
-            found.append([name, algorithm, str(most), *columns])
+            found.append([name, algorithm, *most, *columns])
     return found
 
 

@@ -229,6 +229,17 @@ def test_a_late_node_is_one_of_the_machine() -> None:
     assert {cause.rank for cause in found.causes} == {6, 7}
 
 
+def test_a_machine_has_the_nodes_of_one_and_the_network_of_another() -> None:
+    both, node, network = (machine.read(name) for name in ("rome+ethernet_tcp", "rome", "ethernet_tcp"))
+    assert both.name == f"{node.name}, {network.name}"
+    assert (both.levels, both.within_node, both.board) == (node.levels, node.within_node, node.board)
+    assert both.between_nodes == network.between_nodes
+    assert both.eager_limit_bytes == network.eager_limit_bytes
+    assert both.eager_limit_within_node_bytes == node.eager_limit_bytes
+    with pytest.raises(CommandError, match="unknown machine 'bogus'"):
+        machine.read("rome+bogus")
+
+
 def test_a_machine_comes_with_offbeat() -> None:
     """Both readers know its keys: that of simulations, and that of grid(auto)."""
     assert machine.names() == [

@@ -73,9 +73,11 @@ def test_hosts_decide_as_published() -> None:
             for each in hosts.default_algorithm(host, collective, Shape(nodes, ppn), size)
         ]
 
-    # SMPI's selector runs these for 1024 ranks.
-    assert texts("openmpi", "allreduce", 32, 32, 1 << 13) == ["allreduce recursive_doubling"]
-    assert texts("openmpi", "allreduce", 32, 32, 1 << 16) == ["allreduce rabenseifner"]
+    # SMPI's selector runs these for 1024 ranks. Open MPI 5 has HAN if a node has several ranks.
+    assert texts("openmpi", "allreduce", 1024, 1, 1 << 13) == ["allreduce recursive_doubling"]
+    assert texts("openmpi", "allreduce", 1024, 1, 1 << 16) == ["allreduce rabenseifner"]
+    assert texts("openmpi", "allreduce", 32, 32, 1 << 13) == ["allreduce smp", "allreduce recursive_doubling"]
+    assert texts("openmpi", "allreduce", 1, 32, 1 << 16) == ["allreduce rabenseifner"]
     assert texts("mpich", "allreduce", 10, 1, 2048) == ["allreduce recursive_doubling"]
     assert texts("mpich", "allreduce", 10, 1, 2049) == ["allreduce rabenseifner"]
     assert texts("mpich", "allreduce", 32, 4, 8) == [TWO_LEVELS]
@@ -96,6 +98,7 @@ def test_hosts_decide_as_published() -> None:
         ("allreduce mpich 8..4x * * ring", "4x"),
         ("allreduce mpich 8/nodes.. * * ring", "8/nodes"),
         ("allreduce mpich * * * bogus", "bogus"),
+        ("allreduce mpich * * * ring | ... | binomial", "..."),
         ("allreduce mpich * * * node reduce", "is no phase"),
         ("allreduce mpich * * * node reduce ring", "ring"),
     ],
@@ -127,9 +130,28 @@ def test_a_phase_on_blocks_has_a_part_of_the_vector() -> None:
     """A scatter of 4 blocks of 2 bytes: 2+2*2 ms, then 2+2 bytes; then an allgather in two steps."""
     place = Place(plain(), Shape(4, 1))
     found = phases("scatter binomial then allgather recursive_doubling", "bcast")
-    assert [phase.is_cut for phase in found] == [True, True]
+    assert [phase.part_of for phase in found] == ["bcast", "bcast"]
     # 2 + 4 and 2 + 2 to the last leaf, then 2 + 2 and 2 + 4.
     assert place.simulate_last_delays_us(found, 8, [[0.0] * 4]) == pytest.approx([20])
+
+
+def test_phases_of_a_call_with_blocks_have_the_blocks_of_a_node() -> None:
+    """3 nodes of 4 ranks gather 4 blocks on each node, exchange these, and broadcast 12."""
+    found = phases("node gather binomial then leaders allgather ring then node bcast binomial", "allgather")
+    assert [each.size_bytes(8, ranks, 12) for each, ranks in zip(found, (4, 3, 4), strict=True)] == [
+        8,
+        32,
+        96,
+    ]
+
+
+def test_what_a_machine_cannot_run_is_no_alternative_of_a_host() -> None:
+    """The shared memory of a host is that of the board, which this machine has not."""
+    without = Place(plain(), Shape(2, 2)).default_algorithm("mpich", "allreduce", 8)
+    with_board = Place(machine.read("cluster"), Shape(2, 2)).default_algorithm("mpich", "allreduce", 8)
+    assert without == (phases(TWO_LEVELS),)
+    assert len(with_board) == 2
+    assert with_board[1:] == without
 
 
 def test_an_algorithm_that_learns_has_seen_a_call_before() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
+import hosts
 import jobs
 import pytest
-from jobs import hosts
 
 pytestmark = pytest.mark.skipif(hosts.obstacle() is not None, reason=str(hosts.obstacle()))
 

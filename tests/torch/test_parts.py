@@ -104,13 +104,6 @@ def test_options_that_have_no_effect_are_an_error(tmp_path: Path) -> None:
             )
 
 
-def test_ranks_on_two_machines_are_told_what_to_do() -> None:
-    store = dist.HashStore()
-    store.set("node/1", "another machine")
-    with pytest.raises(RuntimeError, match=r"ranks 0 and 1 .* different machines.*offbeat run.*gloo or nccl"):
-        offbeat.torch._connect_nodes(store, 0, 2)
-
-
 def test_variables_of_mpirun() -> None:
     environment = {
         "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2",

@@ -40,11 +40,20 @@ class Phase:
     where: str  # "all" ranks, each "node" by itself, or the "leaders" of the nodes
     collective: str
     expression: str
-    is_cut: bool = False  # works on blocks, one per rank, of the vector of the whole call
+    part_of: str = ""  # the collective of the call, if this is one of several phases
 
     def __str__(self) -> str:
         place = "" if self.where == "all" else f"{self.where} "
         return f"{place}{self.collective} {self.expression}"
+
+    def size_bytes(self, of_call: int, ranks: int, all_ranks: int) -> int:
+        """The size of this phase among ``ranks`` ranks, in a call of ``all_ranks``."""
+        takes_blocks = self.collective in _COLLECTIVES_WITH_BLOCKS
+        if self.part_of in _COLLECTIVES_WITH_BLOCKS:
+            if not takes_blocks:
+                return of_call * all_ranks
+            return of_call * (all_ranks // ranks) if self.where == "leaders" else of_call
+        return math.ceil(of_call / ranks) if self.part_of and takes_blocks else of_call
 
 
 Phases = tuple[Phase, ...]
@@ -58,10 +67,13 @@ class Condition:
     most: float = math.inf
     is_per_rank: bool = False  # divided by the number of ranks
     is_power_of_two: bool = False
+    is_part_of_ranks: bool = False  # less than the number of ranks
 
     def holds(self, value: int, ranks: int) -> bool:
         """Whether the condition holds for a call."""
         if self.is_power_of_two and value & (value - 1):
+            return False
+        if self.is_part_of_ranks and value >= ranks:
             return False
         scaled = value * ranks if self.is_per_rank else value
         return self.least <= scaled <= self.most
@@ -77,6 +89,7 @@ class Decision:
     ranks_per_node: Condition
     bytes: Condition
     alternatives: tuple[Phases, ...]  # the fastest one counts
+    goes_on: bool  # those of the next decision that fits count, too
 
 
 def decisions(text: str) -> list[Decision]:
@@ -90,12 +103,11 @@ def decisions(text: str) -> list[Decision]:
             collective, host, ranks, ppn, bytes_, algorithm = words
             if host not in NAMES:
                 raise ValueError(f"unknown host {host}")
-            alternatives = tuple(_phases(collective, each.strip()) for each in algorithm.split("|"))
-            found.append(
-                Decision(
-                    collective, host, _condition(ranks), _condition(ppn), _condition(bytes_), alternatives
-                )
-            )
+            texts = [each.strip() for each in algorithm.split("|")]
+            goes_on = texts[-1] == "..."
+            alternatives = tuple(_phases(collective, each) for each in texts[: len(texts) - goes_on])
+            conditions = _condition(ranks), _condition(ppn), _condition(bytes_)
+            found.append(Decision(collective, host, *conditions, alternatives, goes_on))
         except (ValueError, CommandError) as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
@@ -111,8 +123,7 @@ def _phases(collective: str, text: str) -> Phases:
             words = ["all", *part.split(maxsplit=1)]
         if len(words) != 3:
             raise ValueError(f"'{part}' is no phase")
-        is_cut = words[1] in _COLLECTIVES_WITH_BLOCKS and collective not in _COLLECTIVES_WITH_BLOCKS
-        found.append(_checked(Phase(words[0], words[1], words[2], is_cut)))
+        found.append(_checked(Phase(words[0], words[1], words[2], collective)))
     return tuple(found)
 
 
@@ -132,6 +143,8 @@ def _condition(text: str) -> Condition:
         raise ValueError(f"'{text}' is no range")
     least, dots, most = numbers.partition("..")
     begin = parse_size(least) if least else 0
+    if most == "<ranks":
+        return Condition(begin, is_part_of_ranks=True)
     if not dots:
         return Condition(begin, begin, bool(slash))
     if not most:
@@ -153,6 +166,7 @@ def collectives() -> list[str]:
 
 def default_algorithm(host: str, collective: str, shape: Shape, size_bytes: int) -> tuple[Phases, ...]:
     """What a host runs. The result is empty if no decision is known."""
+    found: tuple[Phases, ...] = ()
     for each in _decisions():
         if (
             each.collective == collective
@@ -161,8 +175,10 @@ def default_algorithm(host: str, collective: str, shape: Shape, size_bytes: int)
             and each.ranks_per_node.holds(shape.ranks_per_node, shape.ranks)
             and each.bytes.holds(size_bytes, shape.ranks)
         ):
-            return each.alternatives
-    return ()
+            found += each.alternatives
+            if not each.goes_on:
+                break
+    return found
 
 
 class TooLongError(Exception):
@@ -188,6 +204,19 @@ class Place:
     def can_run(self, collective: str, expression: str) -> bool:
         """Whether the simulator can run the expression on these nodes."""
         return not self._simulated(self.shape).unsuitable(collective, expression)
+
+    def default_algorithm(self, host: str, collective: str, size_bytes: int) -> tuple[Phases, ...]:
+        """What a host runs here, as far as the machine has what it needs."""
+        alternatives = default_algorithm(host, collective, self.shape, size_bytes)
+        return tuple(phases for phases in alternatives if all(map(self._can_run_phase, phases)))
+
+    def _can_run_phase(self, phase: Phase) -> bool:
+        shape = self._shape_of(phase)
+        return shape.ranks == 1 or not self._simulated(shape).unsuitable(phase.collective, phase.expression)
+
+    def _shape_of(self, phase: Phase) -> Shape:
+        nodes, ppn = self.shape
+        return {"all": self.shape, "leaders": Shape(nodes, 1), "node": Shape(1, ppn)}[phase.where]
 
     def simulate_last_delays_us(
         self,
@@ -258,7 +287,7 @@ class Place:
     ) -> list[float]:
         if shape.ranks == 1:
             return list(arrivals)
-        size = math.ceil(size_bytes / shape.ranks) if phase.is_cut else size_bytes
+        size = phase.size_bytes(size_bytes, shape.ranks, self.shape.ranks)
         simulated = self._simulated(shape)
         simulated.forget()
 

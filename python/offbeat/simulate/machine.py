@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -57,6 +57,24 @@ class Machine:
     message_lines: float = 0.0  # for which a message within a node waits, one after the other
     algorithms: tuple[FittedAlgorithm, ...] = ()
     not_measured: str = ""  # the level whose parameters are a copy of the other's; empty: none
+
+    def with_network_of(self, other: Machine) -> Machine:
+        """Nodes of this machine, between which messages take what they take between those of the other."""
+        return replace(
+            self,
+            name=f"{self.name}, {other.name}",
+            source=f"Nodes: {self.source}\n\nBetween nodes: {other.source}",
+            between_nodes=other.between_nodes,
+            message_between_nodes=other.message_between_nodes,
+            node_bandwidth_gb_per_s=other.node_bandwidth_gb_per_s,
+            node_receive_bandwidth_gb_per_s=other.node_receive_bandwidth_gb_per_s,
+            node_gap_us=other.node_gap_us,
+            envelope_bytes=other.envelope_bytes,
+            eager_limit_bytes=other.eager_limit_bytes,
+            algorithms=tuple(each for each in self.algorithms if each.level == "within_node")
+            + tuple(each for each in other.algorithms if each.level == "between_nodes"),
+            not_measured=other.not_measured if other.not_measured == "between_nodes" else "",
+        )
 
     def warning(self, nodes: int, ranks_per_node: int) -> str | None:
         """A line if simulated ranks send messages on a level that was never measured."""
@@ -155,7 +173,13 @@ def path_of(name: str) -> str:
 
 
 def read(name: str) -> Machine:
-    """Read a machine by the name of one that comes with offbeat, or by the path of a file."""
+    """Read a machine by the name of one that comes with offbeat, or by the path of a file.
+
+    ``NODE+NETWORK`` is a machine with the nodes of one and the network of another.
+    """
+    node, plus, network = name.partition("+")
+    if plus and not Path(name).exists():
+        return read(node).with_network_of(read(network))
     if name in names():
         file = resources.files("offbeat.simulate").joinpath("machines", f"{name}.toml")
         return parse(file.read_text(encoding="utf-8"), f"machine {name}")

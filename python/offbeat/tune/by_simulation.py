@@ -3,8 +3,7 @@
 
 A *question* is one collective and size on a group of numbers of nodes, which get one rule. An algorithm is
 chosen only if it beats the host MPI on every machine and number of nodes of the question: there its mean last
-delay over the arrival patterns is less than the host's by a margin, and it is not slower if all ranks arrive
-together.
+delay over the arrival patterns is less than the host's by a margin, and under no pattern more by as much.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import NamedTuple
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
 from offbeat.rules.spelling import counts_text
-from offbeat.simulate import hosts
 from offbeat.simulate.hosts import Phase, Phases, Place, TooLongError
 from offbeat.simulate.machine import Machine
 from offbeat.simulate.simulation import Shape
@@ -94,7 +92,7 @@ class Answer:
 
     question: Question
     scores: dict[str, float] = field(default_factory=dict)  # of the algorithms that were simulated to the end
-    # By host, then by algorithm, without those that the host beats in any trial without late ranks.
+    # By host, then by algorithm, without those that the host beats by the margin in any trial.
     standings: dict[str, dict[str, Standing]] = field(default_factory=dict)
     simulations: int = 0
 
@@ -141,8 +139,8 @@ class _Trial:
 
     def host_us(self, host: str, pattern: str) -> float:
         """The last delay of a host: that of its fastest alternative."""
-        alternatives = hosts.default_algorithm(
-            host, self._question.collective, self.place.shape, self._question.size_bytes
+        alternatives = self.place.default_algorithm(
+            host, self._question.collective, self._question.size_bytes
         )
         return min((self._phases_us(phases, pattern) for phases in alternatives), default=math.inf)
 
@@ -200,7 +198,7 @@ def answer(terms: Terms, question: Question) -> Answer:
 
 
 def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dict[str, list[float]]:
-    """The times if no rank is late of the algorithms that are as fast as some host everywhere.
+    """The times if no rank is late of the algorithms that are nowhere further than the margin behind a host.
 
     Those that cannot get onto the shortlist may be missing.
     """
@@ -223,14 +221,14 @@ def _balanced(terms: Terms, question: Question, trials: Sequence[_Trial]) -> dic
         times: list[float] = []
         for k, trial in enumerate(trials):
             hosts_us = {host: trial.host_us(host, BALANCED) for host in alive}
-            most_us = max(hosts_us.values(), default=math.inf)
+            most_us = (1 + terms.margin) * max(hosts_us.values(), default=math.inf)
             if models and models[k] > _MODEL_ERROR * most_us:
                 alive = set()
             else:
                 if k == len(trials) - 1:
                     most_us = min(most_us, math.exp(len(trials) * limit - sum(math.log(us) for us in times)))
                 times.append(trial.us(name, BALANCED, most_us))
-                alive = {host for host in alive if times[-1] <= hosts_us[host]}
+                alive = {host for host in alive if times[-1] <= (1 + terms.margin) * hosts_us[host]}
             if not alive:
                 break
         if alive:
@@ -252,13 +250,14 @@ def _mean_log(times: Sequence[float]) -> float:
 
 
 def _standing(terms: Terms, trials: Sequence[_Trial], name: str, host: str) -> Standing | None:
-    """How an algorithm compares with a host. None if the host is faster in any trial without late ranks."""
-    if any(trial.us(name, BALANCED) > trial.host_us(host, BALANCED) for trial in trials):
-        return None
-    ratios = [
-        [trial.us(name, pattern) / trial.host_us(host, pattern) for pattern in terms.patterns]
-        for trial in trials
-    ]
+    """How an algorithm compares with a host. None if the host is faster by the margin in any trial."""
+    ratios: list[list[float]] = []
+    for trial in trials:
+        ratios.append([])
+        for pattern in terms.patterns:
+            ratios[-1].append(trial.us(name, pattern) / trial.host_us(host, pattern))
+            if ratios[-1][-1] > 1 + terms.margin:
+                return None
     logs = [math.log(max(ratio, 1e-9)) for row in ratios for ratio in row]
     return Standing(math.exp(fmean(logs)), max(fmean(row) for row in ratios))
 
