@@ -35,7 +35,10 @@ class CallTimer {
   void begin(Collective collective, std::uint64_t number, FindBoard&& find_board) {
     constexpr std::uint64_t golden_ratio = 0x9e3779b97f4a7c15;
     of(collective).since.set(1);
-    if (number * golden_ratio <= timed_up_to_) begin_timed(of(collective), number, find_board());
+    if (number * golden_ratio <= timed_up_to_)
+      begin_timed(of(collective), number, find_board());
+    else
+      began_ = 0;  // it may be that of a call that failed
   }
   // Ends a blocking call. `ran` is what it ran; null for the host's own choice.
   template <class FindBoard>

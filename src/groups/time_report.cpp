@@ -36,7 +36,9 @@ void add(TimeInCollectives& time, std::map<int, Lateness>& late, const MappedCou
 }
 
 std::string percent(std::int64_t part, std::int64_t whole) {
-  const std::int64_t tenths = (1000 * part + whole / 2) / std::max<std::int64_t>(1, whole);
+  __extension__ using Wide = __int128;
+  const auto tenths =
+      static_cast<std::int64_t>((Wide{1000} * part + whole / 2) / std::max<std::int64_t>(1, whole));
   if (tenths >= 100 || tenths % 10 == 0) return std::to_string((tenths + 5) / 10) + "%";
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + "%";
 }

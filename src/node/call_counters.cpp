@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -19,17 +20,37 @@
 namespace offbeat {
 namespace {
 
+// Gives a block its pages. Returns false if there is no memory: a later access would end the process.
+bool has_memory(void* block) {
+#ifdef MADV_POPULATE_WRITE
+  return madvise(block, counter_block_bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+#else
+  static_cast<void>(block);
+  return true;
+#endif
+}
+
 // Maps a new file, which stays open. Returns null if the system refuses. Pages that nobody touches take no
 // memory.
 void* map_counters(std::size_t bytes) {
   if (!has_address_space_for(bytes)) return nullptr;
   const FileSizeLimitIsError scope;
-  const int file = memfd_create(counter_file_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int lowest = memfd_create(counter_file_name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (lowest < 0) return nullptr;
+  // Not in the place of standard output, if the program has closed that.
+  const int file = fcntl(lowest, F_DUPFD_CLOEXEC, 3);
+  close(lowest);
   if (file < 0) return nullptr;
   void* const data = ftruncate(file, static_cast<off_t>(bytes)) == 0
                          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
                          : MAP_FAILED;
   if (data == MAP_FAILED) {
+    close(file);
+    return nullptr;
+  }
+  auto* const first = static_cast<std::byte*>(data);
+  if (!has_memory(first) || !has_memory(first + counter_block_bytes)) {
+    munmap(data, bytes);
     close(file);
     return nullptr;
   }
@@ -149,6 +170,7 @@ CounterFile::Owner CounterFile::add() {
     CommunicatorCounters& mine = block(k);
     if (k < header_->blocks && mine.state.load(std::memory_order_relaxed) != CommunicatorCounters::free)
       continue;
+    if (!has_memory(&mine)) break;
     // A block that was in use is not zero.
     if (k < header_->blocks) std::memset(static_cast<void*>(&mine), 0, sizeof mine);
     mine.state.store(CommunicatorCounters::in_use, std::memory_order_release);
@@ -159,6 +181,7 @@ CounterFile::Owner CounterFile::add() {
 }
 
 void CounterFile::remove(CommunicatorCounters& gone) {
+  if (pid_ != getpid()) return;  // a child of fork() frees what is its parent's
   const std::lock_guard guard(mutex_);
   for (std::size_t k = 0; k < collectives.size(); ++k) sums_->of_collectives[k].add(gone.of_collectives[k]);
   const auto* const begin = reinterpret_cast<const std::byte*>(header_);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/time.hpp"
@@ -115,8 +118,22 @@ struct CallName {
   long number;
   const char* name;
 };
-// The system calls that a signal ends early, although its handler asks for a restart (signal(7)).
-constexpr CallName ended_by_signals[] = {
+constexpr CallName names_of_calls[] = {
+    {SYS_read, "read"},
+    {SYS_write, "write"},
+    {SYS_recvfrom, "recvfrom"},
+    {SYS_recvmsg, "recvmsg"},
+    {SYS_sendto, "sendto"},
+    {SYS_sendmsg, "sendmsg"},
+    {SYS_accept4, "accept4"},
+    {SYS_connect, "connect"},
+    {SYS_openat, "openat"},
+    {SYS_fsync, "fsync"},
+    {SYS_flock, "flock"},
+    {SYS_fcntl, "fcntl"},
+    {SYS_wait4, "wait4"},
+    {SYS_waitid, "waitid"},
+    {SYS_futex, "futex"},
     {SYS_nanosleep, "nanosleep"},
     {SYS_clock_nanosleep, "clock_nanosleep"},
     {SYS_ppoll, "ppoll"},
@@ -137,32 +154,47 @@ constexpr CallName ended_by_signals[] = {
 #endif
 };
 
-enum class Interruptible { yes, no, unknown };
-// Says whether a signal changes what the thread does. Sets the name of its system call if it does.
-Interruptible may_interrupt(pid_t thread, const char*& call) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return Interruptible::unknown;
-  char text[128];
-  const ssize_t length = read(file, text, sizeof text);
+// Returns the beginning of a file in /proc of the thread.
+std::string file_of_thread(pid_t thread, const char* name) {
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/" + name;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  std::string text(2048, '\0');
+  const ssize_t length = read(file, text.data(), text.size());
   close(file);
-  if (length <= 0) return Interruptible::unknown;
+  text.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+  return text;
+}
+
+// Says in which system call a thread is that a signal might end early: in any but one that gives up the core.
+// Many return early although the handler asks for a restart (signal(7)). The result is empty if it computes,
+// and nothing if that is unknown.
+std::optional<std::string> system_call_of(pid_t thread) {
+  const std::string text = file_of_thread(thread, "syscall");
+  if (text.empty()) return {};
   long number = -1;
-  std::from_chars(text, text + length, number);  // "running" is no number
-  for (const CallName& each : ended_by_signals) {
-    if (each.number != number) continue;
-    call = each.name;
-    return Interruptible::no;
-  }
-  return Interruptible::yes;
+  std::from_chars(text.data(), text.data() + text.size(), number);  // "running" is no number
+  if (number == -1 || number == SYS_sched_yield) return "";
+  for (const CallName& each : names_of_calls)
+    if (each.number == number) return each.name;
+  return std::to_string(number);
+}
+
+// Returns true if the thread blocks the signal. It might then get it where it expects none.
+bool blocks(pid_t thread, int signal) {
+  const std::string text = file_of_thread(thread, "status");
+  const std::size_t at = text.find("SigBlk:\t");
+  if (at == std::string::npos) return true;
+  std::uint64_t blocked = 0;
+  std::from_chars(text.data() + at + 8, text.data() + text.size(), blocked, 16);
+  return (blocked >> (signal - 1) & 1) != 0;
 }
 
 // Sends the signal, and waits until the handler has run.
 bool take_shot(pid_t thread) {
   constexpr std::int64_t limit_ns = 300 * ns_per_ms;
   const int signal = own_signal();
-  if (signal == 0) return false;
+  if (signal == 0 || blocks(thread, signal)) return false;
   _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_NO_REASON; }, nullptr);
   // Waits until no thread holds the lock of the dynamic linker, which an unwinder may need.
   dl_iterate_phdr([](dl_phdr_info*, std::size_t, void*) { return 1; }, nullptr);
@@ -173,7 +205,7 @@ bool take_shot(pid_t thread) {
     const timespec pause{0, ns_per_ms};
     nanosleep(&pause, nullptr);
     int expected = Shot::wanted;
-    // A thread that blocks the signal runs the handler later, which then does nothing.
+    // If the thread has begun to block the signal, the handler runs later and does nothing.
     if (monotonic_ns() - began > limit_ns && shot.state.compare_exchange_strong(expected, Shot::unwanted))
       return false;
   }
@@ -206,6 +238,13 @@ std::string python_frames() {
   return found;
 }
 
+// Returns false if the limit on the size of files may end the process in the handler.
+bool may_write_frames() {
+  constexpr rlim_t enough = 64 << 10;
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= enough;
+}
+
 std::string path_of(const link_map& module) {
   if (module.l_name != nullptr && *module.l_name != '\0') return module.l_name;
   char path[1024];
@@ -229,18 +268,19 @@ std::string frame_line(std::uintptr_t address) {
 }  // namespace
 
 std::string frames_of(pid_t thread) {
-  shot.python = Python::find();
-  if (shot.python && shot.python_file < 0) shot.python_file = memfd_create("offbeat-frames", MFD_CLOEXEC);
+  const std::optional<std::string> call = system_call_of(thread);
+  if (!call) return {};
+  if (!call->empty()) return "call\t" + *call + "\n";
+  shot.python = may_write_frames() ? Python::find() : Python();
+  // The program may close any descriptor, so this one lives for one question.
+  shot.python_file = shot.python ? memfd_create("offbeat-frames", MFD_CLOEXEC) : -1;
   if (shot.python_file < 0) shot.python = {};
-  const char* call = nullptr;
-  const Interruptible answer = may_interrupt(thread, call);
-  if (answer == Interruptible::unknown) return {};
-  if (answer == Interruptible::no && !shot.python) return std::string("call\t") + call + "\n";
-  if (shot.python && (ftruncate(shot.python_file, 0) != 0 || lseek(shot.python_file, 0, SEEK_SET) != 0))
-    return {};
-  if (!take_shot(thread)) return {};
-  std::string text = shot.python ? python_frames() : std::string();
-  for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
+  std::string text;
+  if (take_shot(thread)) {
+    if (shot.python) text = python_frames();
+    for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
+  }
+  if (shot.python_file >= 0) close(shot.python_file);
   shot.state.store(Shot::unwanted, std::memory_order_relaxed);
   return text;
 }
