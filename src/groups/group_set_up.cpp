@@ -95,8 +95,7 @@ std::uint64_t random_number() {
 ObservedGroup observed_group(GroupProcess& process, const std::vector<Greeting>& all, int rank,
                              bool is_on_one_node) {
   const bool is_world = std::ranges::all_of(all, [](const Greeting& each) { return each.world.run == 0; });
-  if (is_world)
-    process.set_world({all.front().random, rank, static_cast<int>(all.size()), is_on_one_node});
+  if (is_world) process.set_world({all.front().random, rank, static_cast<int>(all.size()), is_on_one_node});
   ObservedGroup group{
       .world = process.world(), .identity = all.front().random, .rank = rank, .world_ranks = {}};
   for (const Greeting& each : all) {

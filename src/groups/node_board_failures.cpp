@@ -90,7 +90,7 @@ bool NodeBoard::is_given_up() noexcept {
 void NodeBoard::progress() {
   if (client_ != nullptr) client_->check();
   if (const int code = look_for_failure(); code != 0)
-    throw CommunicationError("the MPI can no longer look for messages", code);
+    throw CommunicationError("the network can no longer look for messages", code);
   // The program may use groups without MPI in threads that must not call MPI.
   operations_under_way.advance(client_ != nullptr && client_->is_host() ? HostCalls::messages
                                                                         : HostCalls::none);
@@ -313,8 +313,7 @@ void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
                      " for " + whom + (space_.empty() ? "" : " (ranks" + std::string(space_) + ")");
   // Numbers without a space are those of a group, which may have other ranks than the world.
   const bool are_of_world =
-      !space_.empty() ||
-      CounterFile::of_process(true).is_rank(named_rank(), locality_.membership.ranks());
+      !space_.empty() || CounterFile::of_process(true).is_rank(named_rank(), locality_.membership.ranks());
   if (!missing.empty() && are_of_world) line += where_text(missing.front());
   say(line);
 }

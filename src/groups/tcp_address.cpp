@@ -120,13 +120,13 @@ void set_option(int socket, int level, int option, int value) {
 }
 
 // A machine that has lost its power or its network closes no connection. So the system asks it now and then.
+// TCP_USER_TIMEOUT would also end connections to a rank that does not read for a while.
 void prepare(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
 }
 
 }  // namespace

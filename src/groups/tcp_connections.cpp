@@ -225,7 +225,12 @@ void TcpNetwork::fail_attempt(Connection& on, int error, bool may_retry) {
 void TcpNetwork::accept_strangers() {
   for (int k = 0; k < most_strangers; ++k) {
     Descriptor socket = accept_at(listener_);
-    if (!socket) return;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        throw BoardError(Trouble::rank, rank_,
+                         std::string("cannot accept a connection: ") + std::strerror(errno));
+      return;
+    }
     if (strangers_ == most_strangers) {
       const auto oldest = std::ranges::find(connections_, Connection::State::stranger,
                                             [](const auto& each) { return each->state; });
@@ -366,11 +371,15 @@ void TcpNetwork::read(Connection& on) {
 void TcpNetwork::end_connection(Connection& on) {
   if (on.state == Connection::State::closed) return;
   Peer& other = *on.peer;
-  const bool has_goodbye = on.has_goodbye;
+  other.has_left = other.has_left || on.has_goodbye;
   const int error = on.stream.error();
   close(on);
   if (other.out == &on) other.out = nullptr;
-  if (has_goodbye) return lose(other, Loss::left, 0);
+  if (other.has_left) return lose(other, Loss::left, 0);
+  // Frames on this connection may be gone, so nothing may follow on the other one of the same rank.
+  for (const std::unique_ptr<Connection>& each : connections_)
+    if (each->peer == &other && each->state == Connection::State::open)
+      shutdown(each->stream.socket().get(), SHUT_RDWR);
   const bool is_silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
   lose(other, is_silent ? Loss::silent : Loss::died, error);
 }

@@ -109,6 +109,7 @@ class TcpNetwork final : public Network {
     int failed_attempts = 0;
     std::int64_t retry_ns = 0;          // when to connect again; 0: not at all
     std::int64_t first_attempt_ns = 0;  // 0: there was none
+    bool has_left = false;              // it has said goodbye
     Loss loss = Loss::none;
     std::int64_t lost_ns = 0;
     int error = 0;

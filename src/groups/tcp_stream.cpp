@@ -67,7 +67,7 @@ std::ptrdiff_t TcpStream::fill() {
     return 0;
   }
   if (got <= 0) {
-    error_ = got < 0 ? errno : 0;
+    if (got < 0) error_ = errno;
     return -1;
   }
   const auto bytes = static_cast<std::size_t>(got);

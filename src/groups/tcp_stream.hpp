@@ -96,6 +96,7 @@ class TcpStream {
       consume(sizeof frame_);
       awaited_ = frame_.data_bytes();
       is_in_frame_ = true;
+      target_ = nullptr;  // begin() may throw
       target_ = begin(std::as_const(frame_));
     }
   }
