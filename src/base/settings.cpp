@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
@@ -41,6 +43,19 @@ Parser text_parser(std::string values, std::string Settings::*field) {
             return true;
           },
           [=](const Settings& settings) { return settings.*field; }};
+}
+
+// The name of an interface has no blank or other sign.
+Parser name_parser(std::string values, std::string Settings::*field) {
+  Parser found = text_parser(std::move(values), field);
+  found.set_field = [set = found.set_field](Settings& settings, std::string_view text) {
+    const auto is_in_name = [](char each) {
+      return std::isalnum(static_cast<unsigned char>(each)) != 0 ||
+             std::string_view(".-_:@").find(each) != std::string_view::npos;
+    };
+    return std::ranges::all_of(text, is_in_name) && set(settings, text);
+  };
+  return found;
 }
 
 Parser algorithm_parser(Collective collective) {
@@ -179,100 +194,122 @@ std::vector<Setting> all_settings() {
                    "the algorithm of every MPI_" + std::string(facts_of(collective).function) +
                        "; unset: offbeat chooses"});
   }
-  static const Setting others[] = {
-      // too long for the stack of a thread
-      {"OFFBEAT_RULES", text_parser("a file", &Settings::rules), "", AcrossRanks::may_differ,
-       "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
-       "ranks must read equal rules"},
-      {"OFFBEAT_MACHINE", text_parser("a file", &Settings::machine), "", AcrossRanks::may_differ,
-       "the machine file from which grid(auto) takes its shape; unset: the machine `cluster` of offbeat "
-       "simulate; all ranks must read equal machines"},
-      {"OFFBEAT_ADAPT",
-       keyword_parser(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}), "on",
-       AcrossRanks::equal,
-       "whether calls measure the alternatives of a rule, A | B; on: if they always give the same bits; any: "
-       "in all rules, so the bits of a reduction may depend on the measurement; off: the first alternative "
-       "runs"},
-      {"OFFBEAT_VERBOSE", number_parser(&Settings::verbose, 0, 1), "0", AcrossRanks::may_differ,
-       "1: print once, for each collective and range of lengths, which algorithm runs and why (to standard "
-       "error, from one rank)"},
-      {"OFFBEAT_REPORT", yes_or_no_parser(&Settings::report), "0", AcrossRanks::may_differ,
-       "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served, how much "
-       "time they took and how much of it was waiting, for whom, whether it had to share its core, and which "
-       "command says more"},
-      {"OFFBEAT_COUNTERS", yes_or_no_parser(&Settings::counters), "1", AcrossRanks::may_differ,
-       "1: each rank times its collectives, keeps counters that `offbeat top` reads while the program runs, "
-       "and "
-       "says where it is if others wait for it (unless OFFBEAT_STALL_S=0); 0: it only counts calls"},
-      {"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60", AcrossRanks::may_differ,
-       "seconds that a collective on one node may wait before offbeat prints which ranks have not arrived; "
-       "0: never print"},
-      {"OFFBEAT_CHECK", yes_or_no_parser(&Settings::check), "0", AcrossRanks::equal,
-       "1: before each collective, check that all ranks agree on collective, root, count, type and operation "
-       "(on the bytes if nothing is combined); a mismatch is then an error instead of a hang"},
-      {"OFFBEAT_WAIT",
-       keyword_parser(&Settings::wait, {{"auto", WaitPolicy::automatic},
-                                        {"spin", WaitPolicy::spin},
-                                        {"yield", WaitPolicy::yield},
-                                        {"sleep", WaitPolicy::sleep}}),
-       "auto", AcrossRanks::may_differ,
-       "how a rank waits for another rank; auto: spin if each rank has a core that no other thread wants, "
-       "otherwise yield or sleep"},
-      {"OFFBEAT_GPU",
-       keyword_parser(&Settings::gpu, {{"stage", GpuPolicy::stage},
-                                       {"node", GpuPolicy::node},
-                                       {"native", GpuPolicy::native},
-                                       {"off", GpuPolicy::off}}),
-       "stage", AcrossRanks::equal,
-       "what to do with GPU memory; stage: copy it to host memory and back; node: do so on communicators of "
-       "one node, and leave all others to the host MPI; native: leave every call to the host MPI; off: treat "
-       "all memory as host memory"},
-      {"OFFBEAT_PROGRESS_CPUS", cpu_list_parser(&Settings::progress_cpus), "", AcrossRanks::may_differ,
-       "CPUs of each node that the program leaves to offbeat; a thread of each rank advances non-blocking "
-       "collectives there; unset: the program's own threads advance them"},
-      {"OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
-       "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
-      {"OFFBEAT_NETWORK",
-       keyword_parser(
-           &Settings::network,
-           {{"auto", NetworkChoice::automatic}, {"mpi", NetworkChoice::mpi}, {"tcp", NetworkChoice::tcp}}),
-       "auto", AcrossRanks::equal,
-       "what carries the messages of a group between nodes; auto: MPI if every rank has initialised it with "
-       "MPI_THREAD_MULTIPLE, otherwise TCP"},
-      {"OFFBEAT_INTERFACE", text_parser("a network interface, such as eth0", &Settings::interface), "",
-       AcrossRanks::may_differ,
-       "the interface of this machine that a group uses for TCP; unset: the one that the route to "
-       "MASTER_ADDR "
-       "takes"},
-      {"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_chunks), "2048",
-       AcrossRanks::equal,
-       "KiB of shared memory of each rank in each communicator on one node, for all but short messages; 0: "
-       "no shared memory"},
-      {"OFFBEAT_MEMORY_MIB", number_parser(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
-       AcrossRanks::may_differ,
-       "MiB of shared memory of each rank in all communicators together; beyond that, communicators that are "
-       "not in use give theirs back"},
-      {"OFFBEAT_CACHE_MIB", number_parser(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256",
-       AcrossRanks::may_differ, "MiB of freed scratch memory that each thread keeps for the next call"},
-      {"OFFBEAT_TRACE", text_parser("a folder", &Settings::trace), "", AcrossRanks::may_differ,
-       "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
-       "no trace"},
-      {"OFFBEAT_TRACE_EVERY", number_parser(&Settings::trace_every, 1, 1'000'000'000), "1",
-       AcrossRanks::may_differ, "trace every Nth call of each communicator"},
-      {"OFFBEAT_TRACE_RANKS_EVERY", number_parser(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
-       AcrossRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
-      {"OFFBEAT_TRACE_COLLECTIVES", collective_list_parser(&Settings::trace_collectives), "",
-       AcrossRanks::may_differ, "trace only calls of these collectives; unset: all"},
-      {"OFFBEAT_TRACE_COMMUNICATORS",
-       text_parser("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
-                   &Settings::trace_communicators),
-       "", AcrossRanks::may_differ,
-       "trace only calls on these communicators: world stands for all that have every rank, and a name is "
-       "one that the program gave by MPI_Comm_set_name; unset: all"},
-      {"OFFBEAT_TRACE_PAUSED", yes_or_no_parser(&Settings::trace_paused), "0", AcrossRanks::may_differ,
-       "1: a rank records nothing before it calls MPI_Pcontrol(1)"},
-      {"OFFBEAT_TRACE_MIB", number_parser(&Settings::trace_bytes, 1, 1 << 20, mebibytes), "1024",
-       AcrossRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
+  // Too long for the stack of a thread, and never destroyed.
+  static const auto& others = *new std::array{
+      Setting{
+          "OFFBEAT_RULES", text_parser("a file", &Settings::rules), "", AcrossRanks::may_differ,
+          "a file of rules that say which algorithm runs where; they come before the built-in rules, and all "
+          "ranks must read equal rules"},
+      Setting{
+          "OFFBEAT_MACHINE", text_parser("a file", &Settings::machine), "", AcrossRanks::may_differ,
+          "the machine file from which grid(auto) takes its shape; unset: the machine `cluster` of offbeat "
+          "simulate; all ranks must read equal machines"},
+      Setting{"OFFBEAT_ADAPT",
+              keyword_parser(&Settings::adapt, {{"off", Adapt::off}, {"on", Adapt::on}, {"any", Adapt::any}}),
+              "on", AcrossRanks::equal,
+              "whether calls measure the alternatives of a rule, A | B; on: if they always give the same "
+              "bits; any: "
+              "in all rules, so the bits of a reduction may depend on the measurement; off: the first "
+              "alternative "
+              "runs"},
+      Setting{"OFFBEAT_VERBOSE", number_parser(&Settings::verbose, 0, 1), "0", AcrossRanks::may_differ,
+              "1: print once, for each collective and range of lengths, which algorithm runs and why (to "
+              "standard "
+              "error, from one rank)"},
+      Setting{"OFFBEAT_REPORT", yes_or_no_parser(&Settings::report), "0", AcrossRanks::may_differ,
+              "1: at MPI_Finalize rank 0 prints how many calls were intercepted and how many were served, "
+              "how much "
+              "time they took and how much of it was waiting, for whom, whether it had to share its core, "
+              "and which "
+              "command says more"},
+      Setting{"OFFBEAT_COUNTERS", yes_or_no_parser(&Settings::counters), "1", AcrossRanks::may_differ,
+              "1: each rank times its collectives, keeps counters that `offbeat top` reads while the program "
+              "runs, "
+              "and "
+              "says where it is if others wait for it (unless OFFBEAT_STALL_S=0); 0: it only counts calls"},
+      Setting{"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60",
+              AcrossRanks::may_differ,
+              "seconds that a collective on one node may wait before offbeat prints which ranks have not "
+              "arrived; "
+              "0: never print"},
+      Setting{"OFFBEAT_CHECK", yes_or_no_parser(&Settings::check), "0", AcrossRanks::equal,
+              "1: before each collective, check that all ranks agree on collective, root, count, type and "
+              "operation "
+              "(on the bytes if nothing is combined); a mismatch is then an error instead of a hang"},
+      Setting{
+          "OFFBEAT_WAIT",
+          keyword_parser(&Settings::wait, {{"auto", WaitPolicy::automatic},
+                                           {"spin", WaitPolicy::spin},
+                                           {"yield", WaitPolicy::yield},
+                                           {"sleep", WaitPolicy::sleep}}),
+          "auto", AcrossRanks::may_differ,
+          "how a rank waits for another rank; auto: spin if each rank has a core that no other thread wants, "
+          "otherwise yield or sleep"},
+      Setting{"OFFBEAT_GPU",
+              keyword_parser(&Settings::gpu, {{"stage", GpuPolicy::stage},
+                                              {"node", GpuPolicy::node},
+                                              {"native", GpuPolicy::native},
+                                              {"off", GpuPolicy::off}}),
+              "stage", AcrossRanks::equal,
+              "what to do with GPU memory; stage: copy it to host memory and back; node: do so on "
+              "communicators of "
+              "one node, and leave all others to the host MPI; native: leave every call to the host MPI; "
+              "off: treat "
+              "all memory as host memory"},
+      Setting{
+          "OFFBEAT_PROGRESS_CPUS", cpu_list_parser(&Settings::progress_cpus), "", AcrossRanks::may_differ,
+          "CPUs of each node that the program leaves to offbeat; a thread of each rank advances non-blocking "
+          "collectives there; unset: the program's own threads advance them"},
+      Setting{
+          "OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
+          "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
+      Setting{"OFFBEAT_NETWORK",
+              keyword_parser(&Settings::network, {{"auto", NetworkChoice::automatic},
+                                                  {"mpi", NetworkChoice::mpi},
+                                                  {"tcp", NetworkChoice::tcp}}),
+              "auto", AcrossRanks::equal,
+              "what carries the messages of a group between nodes; auto: MPI if every rank has initialised "
+              "it with "
+              "MPI_THREAD_MULTIPLE, otherwise TCP"},
+      Setting{"OFFBEAT_INTERFACE", name_parser("a network interface, such as eth0", &Settings::interface), "",
+              AcrossRanks::may_differ,
+              "the interface of this machine that a group uses for TCP; unset: the one that the route to "
+              "MASTER_ADDR "
+              "takes"},
+      Setting{"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_chunks),
+              "2048", AcrossRanks::equal,
+              "KiB of shared memory of each rank in each communicator on one node, for all but short "
+              "messages; 0: "
+              "no shared memory"},
+      Setting{"OFFBEAT_MEMORY_MIB", number_parser(&Settings::memory_bytes, 1, 1 << 20, mebibytes), "64",
+              AcrossRanks::may_differ,
+              "MiB of shared memory of each rank in all communicators together; beyond that, communicators "
+              "that are "
+              "not in use give theirs back"},
+      Setting{"OFFBEAT_CACHE_MIB", number_parser(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256",
+              AcrossRanks::may_differ,
+              "MiB of freed scratch memory that each thread keeps for the next call"},
+      Setting{"OFFBEAT_TRACE", text_parser("a folder", &Settings::trace), "", AcrossRanks::may_differ,
+              "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
+              "no trace"},
+      Setting{"OFFBEAT_TRACE_EVERY", number_parser(&Settings::trace_every, 1, 1'000'000'000), "1",
+              AcrossRanks::may_differ, "trace every Nth call of each communicator"},
+      Setting{"OFFBEAT_TRACE_RANKS_EVERY", number_parser(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
+              AcrossRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
+      Setting{"OFFBEAT_TRACE_COLLECTIVES", collective_list_parser(&Settings::trace_collectives), "",
+              AcrossRanks::may_differ, "trace only calls of these collectives; unset: all"},
+      Setting{
+          "OFFBEAT_TRACE_COMMUNICATORS",
+          text_parser("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
+                      &Settings::trace_communicators),
+          "",
+          AcrossRanks::may_differ,
+          "trace only calls on these communicators: world stands for all that have every rank, and a name is "
+          "one that the program gave by MPI_Comm_set_name; unset: all"},
+      Setting{"OFFBEAT_TRACE_PAUSED", yes_or_no_parser(&Settings::trace_paused), "0", AcrossRanks::may_differ,
+              "1: a rank records nothing before it calls MPI_Pcontrol(1)"},
+      Setting{"OFFBEAT_TRACE_MIB", number_parser(&Settings::trace_bytes, 1, 1 << 20, mebibytes), "1024",
+              AcrossRanks::may_differ, "the largest size of the trace of one rank, in MiB"},
   };
   all.insert(all.end(), std::begin(others), std::end(others));
   return all;

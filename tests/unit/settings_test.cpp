@@ -141,7 +141,7 @@ TEST_F(SettingsTest, RanksAgreeOnWhatMustBeEqualAndOnNothingElse) {
     unsetenv(setting.name.c_str());
     if (setting.equal_on_all_ranks) ++equal;
   }
-  EXPECT_EQ(equal, 5 + static_cast<int>(served_collectives.count()));
+  EXPECT_EQ(equal, 6 + static_cast<int>(served_collectives.count()));
 }
 
 TEST_F(SettingsTest, WhatMeansTheSameIsAgreedOn) {
