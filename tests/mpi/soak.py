@@ -195,7 +195,13 @@ def complaints(job: Job, native: Result | None, offbeat: Result | None, text: st
         return "FAILED", [f"exit status {offbeat.returncode}", *text.splitlines()[-20:]]
     if digests(offbeat) != digests(native):
         return "DIFFERENT", []
-    of_report = (" intercepted, ", "offbeat: cores are overloaded", "offbeat: what these calls cost")
+    of_report = (
+        " intercepted, ",
+        "offbeat: cores are overloaded",
+        "offbeat: what these calls cost",
+        "offbeat: time in blocking collectives: ",
+        "offbeat: most of the waiting is for rank ",
+    )
     said = [
         line
         for line in offbeat.stderr.splitlines()

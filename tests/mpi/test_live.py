@@ -259,5 +259,8 @@ def test_questions_disturb_no_busy_rank(mpi: Mpi) -> None:
         output, _ = process.communicate(timeout=100)
     found = answers.stdout.splitlines()
     assert len(found) == 40, answers
-    assert sum("live.c:" in each or "libc" in each for each in found) >= 30, found
+    in_program = ["live.c:" in each or "libc" in each for each in found]
+    in_system = ["the system call " in each for each in found]  # it waits for its children
+    assert sum(in_program) >= 10, found
+    assert sum(in_program) + sum(in_system) >= 30, found
     assert process.returncode == 0, output
