@@ -105,7 +105,7 @@ TEST_F(SettingsTest, EveryServedCollectiveHasASettingForItsAlgorithm) {
 
 // A value that is not the default, made from the text that names the values: the last one.
 std::string last_value(const SettingDescription& setting) {
-  for (const std::string_view before : {" to ", ", "}) {
+  for (const std::string_view before : {" to ", ", such as ", ", "}) {
     const std::size_t at = setting.values.rfind(before);
     if (at != std::string::npos) return setting.values.substr(at + before.size());
   }
