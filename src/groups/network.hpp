@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Network carries messages between the nodes of a group. MpiNetwork (mpi/communicators/mpi_network.hpp)
-// sends messages of the host MPI, and TcpNetwork needs no MPI. What a network has to do is to begin a
-// message, to move those under way, and to say where it can be reached. All else is the same for every
-// network: NetworkTransport carries the messages of collectives, and NetworkClient what one node tells
-// another.
+// sends messages of the host MPI, and TcpNetwork needs no MPI. A network begins messages, moves those under
+// way, and says where it can be reached. NetworkTransport sends the messages of collectives through any
+// network, and NetworkClient what one node tells another.
 #pragma once
 
 #include <array>

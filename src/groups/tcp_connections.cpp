@@ -2,7 +2,6 @@
 // The connections of a TcpNetwork: who connects to whom, who may, and how the end of one is noticed.
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -66,7 +66,7 @@ class SimulatedBoard final : public BoardInSimulation {
     Awaited awaited;
   };
 
-  // Who has the lines of a part of the board.
+  // Which ranks have a part of the board in their caches.
   struct Use {
     int writer = -1;            // the last one; -1: not known
     std::uint32_t readers = 0;  // 1 + the level of its farthest reader since; 0: nobody has read it

@@ -10,7 +10,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -208,8 +207,6 @@ def test_the_line_of_a_late_cpp_program(mpi: Mpi) -> None:
 
 @on_mpis(lambda mpi: mpi.kind == "impi")
 def test_the_line_of_a_late_fortran_program(mpi: Mpi) -> None:
-    if shutil.which("gfortran") is None:
-        pytest.skip("no gfortran")
     program = compile_program(
         mpi,
         PROGRAMS / "late_solver.f90",

@@ -13,9 +13,8 @@
 
 namespace offbeat {
 
-// Ends the whole job if Hydra runs it, the launcher of MPICH and Intel MPI. It does not notice that one rank
-// ends before MPI_Init, so the others would wait in MPI_Init for ever. The command is one of PMI-1, which any
-// rank may send.
+// Ends the whole job if Hydra runs it, the launcher of MPICH and Intel MPI. Hydra does not notice that a rank
+// ends before MPI_Init, and the others wait for it there. Any rank may send this command of PMI-1.
 inline void abort_job_of_hydra() {
   const char* const descriptor = std::getenv("PMI_FD");
   const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;

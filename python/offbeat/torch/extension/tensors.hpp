@@ -128,7 +128,7 @@ inline int label_of(const ReduceOp& op) {
     if (op == each.op) return each.label;
   return 0;
 }
-// Returns an error of offbeat with the names of operations in place of their labels.
+// Takes the text of an error of offbeat. Returns it with names such as avg, where offbeat writes labels.
 inline std::string with_names_of_operations(std::string text) {
   for (const LabelledSum& each : labelled_sums) {
     const std::string label = each.label_text;
