@@ -22,16 +22,16 @@ namespace {
 using namespace offbeat;
 
 // A cluster with 16 ranks per node; times as in Nuriyev et al., JPDC 2024, halved within a node.
-Network cluster(int ranks_per_node = 16) {
-  Network network;
-  network.ranks_per_node = ranks_per_node;
-  network.intra_alpha = 0.75e-6;
-  network.intra_beta = 3.125e-11;
-  network.inter_alpha = 1.5e-6;
-  network.inter_beta = 6.25e-11;
-  network.injection_rate = 24e9;
-  network.gamma = 2e-10;
-  return network;
+SimulatedMachine cluster(int ranks_per_node = 16) {
+  SimulatedMachine machine;
+  machine.ranks_per_node = ranks_per_node;
+  machine.intra_alpha = 0.75e-6;
+  machine.intra_beta = 3.125e-11;
+  machine.inter_alpha = 1.5e-6;
+  machine.inter_beta = 6.25e-11;
+  machine.injection_rate = 24e9;
+  machine.gamma = 2e-10;
+  return machine;
 }
 
 const Reduction sum(ElementType::int64, ReduceOp::sum);
@@ -44,9 +44,9 @@ long peak_kib() {
 
 template <class MakeTask>
 void report(const char* name, int ranks, const SimulationOptions& options, MakeTask make,
-            const Network& network = cluster(), int lanes = 1) {
+            const SimulatedMachine& machine = cluster(), int lanes = 1) {
   const auto begin = std::chrono::steady_clock::now();
-  Simulator simulator(ranks, network, options);
+  Simulator simulator(ranks, machine, options);
   const SimulationResult result = simulator.run(make, {}, lanes);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("%-30s %8d %9.3f %13.3f %12llu %12llu %10.2f %9.1f\n", name, ranks, seconds,

@@ -98,43 +98,43 @@ std::vector<Protocol> longer(const Protocols& protocols) {
   return found;
 }
 
-Network network_of(const Description& from) {
+SimulatedMachine machine_of(const Description& from) {
   if (from.within_node.count == 0 || from.between_nodes.count == 0)
     throw UsageError("a machine needs a protocol within a node and one between nodes");
   const MessageProtocol& within = *from.within_node.first;
   const MessageProtocol& between = *from.between_nodes.first;
-  Network network{.injection_rate = from.injection_rate,
-                  .gamma = from.gamma,
-                  .copy = from.copy,
-                  .intra_longer_messages = longer(from.within_node),
-                  .inter_longer_messages = longer(from.between_nodes),
-                  .envelope_bytes = from.envelope_bytes,
-                  .eager_bytes = from.eager_bytes,
-                  .ranks_per_node = from.ranks_per_node,
-                  .intra_message = from.within_node_message,
-                  .inter_message = from.between_nodes_message,
-                  .node_gap = from.node_gap,
-                  .ejection_rate = from.ejection_rate,
-                  .memory_rate = from.memory_rate};
-  network.step = from.step;
-  network.intra_alpha = within.alpha;
-  network.intra_beta = within.beta;
-  network.intra_send_copy = within.send_copy;
-  network.intra_receive_copy = within.receive_copy;
+  SimulatedMachine machine{.injection_rate = from.injection_rate,
+                           .gamma = from.gamma,
+                           .copy = from.copy,
+                           .intra_longer_messages = longer(from.within_node),
+                           .inter_longer_messages = longer(from.between_nodes),
+                           .envelope_bytes = from.envelope_bytes,
+                           .eager_bytes = from.eager_bytes,
+                           .ranks_per_node = from.ranks_per_node,
+                           .intra_message = from.within_node_message,
+                           .inter_message = from.between_nodes_message,
+                           .node_gap = from.node_gap,
+                           .ejection_rate = from.ejection_rate,
+                           .memory_rate = from.memory_rate};
+  machine.step = from.step;
+  machine.intra_alpha = within.alpha;
+  machine.intra_beta = within.beta;
+  machine.intra_send_copy = within.send_copy;
+  machine.intra_receive_copy = within.receive_copy;
   for (const CacheCosts& each : std::span(from.beyond.first, from.beyond.count))
-    network.beyond.push_back({each.cache_bytes, each.ranks, each.gamma, each.copy, each.memory_rate});
+    machine.beyond.push_back({each.cache_bytes, each.ranks, each.gamma, each.copy, each.memory_rate});
   for (const LevelCosts& each : std::span(from.levels.first, from.levels.count))
-    network.levels.push_back({each.ranks, each.line, each.per_byte, each.link_rate, each.memory_rate});
-  network.message_lines = from.message_lines;
-  network.inter_alpha = between.alpha;
-  network.inter_beta = between.beta;
-  if (from.within_node_eager_bytes != nullptr) network.intra_eager_bytes = *from.within_node_eager_bytes;
+    machine.levels.push_back({each.ranks, each.line, each.per_byte, each.link_rate, each.memory_rate});
+  machine.message_lines = from.message_lines;
+  machine.inter_alpha = between.alpha;
+  machine.inter_beta = between.beta;
+  if (from.within_node_eager_bytes != nullptr) machine.intra_eager_bytes = *from.within_node_eager_bytes;
   if (from.board != nullptr) {
-    network.line = from.board->line;
-    network.line_gap = from.board->line_gap;
-    network.put_line = from.board->put_line;
+    machine.line = from.board->line;
+    machine.line_gap = from.board->line_gap;
+    machine.put_line = from.board->put_line;
   }
-  return network;
+  return machine;
 }
 
 class Machine {
@@ -142,8 +142,8 @@ class Machine {
   explicit Machine(const Description& from)
       : ranks_(from.ranks),
         has_boards_(from.board != nullptr),
-        network_(network_of(from)),
-        simulator_(ranks_, network_,
+        machine_(machine_of(from)),
+        simulator_(ranks_, machine_,
                    {.phantom = true,
                     .board_window_bytes = from.board != nullptr ? from.board->window_bytes : 0,
                     .learns = true}) {}
@@ -152,19 +152,19 @@ class Machine {
   // no formula for this expression.
   [[nodiscard]] std::optional<double> model(std::string_view collective, std::string_view expression,
                                             std::size_t bytes) const {
-    if (collective != name_of(Collective::allreduce) || has_boards_ || !network_.is_hockney() ||
-        !network_.is_eager(true, bytes) || !network_.is_eager(false, bytes))
+    if (collective != name_of(Collective::allreduce) || has_boards_ || !machine_.is_hockney() ||
+        !machine_.is_eager(true, bytes) || !machine_.is_eager(false, bytes))
       return {};
-    const Protocol within = network_.protocol(true, bytes);
-    const Protocol between = network_.protocol(false, bytes);
+    const Protocol within = machine_.protocol(true, bytes);
+    const Protocol between = machine_.protocol(false, bytes);
     const max_rate::Rates rates{.node_alpha = within.alpha,
                                 .node_beta = within.beta,
                                 .alpha = between.alpha,
                                 .beta = between.beta,
-                                .injection_rate = network_.injection_rate,
-                                .gamma = network_.gamma,
-                                .envelope_bytes = network_.envelope_bytes};
-    return max_rate::allreduce(expression, rates, {nodes(), network_.ranks_per_node}, bytes);
+                                .injection_rate = machine_.injection_rate,
+                                .gamma = machine_.gamma,
+                                .envelope_bytes = machine_.envelope_bytes};
+    return max_rate::allreduce(expression, rates, {nodes(), machine_.ranks_per_node}, bytes);
   }
 
   // Returns why an expression cannot run on this machine, or an empty text if it can.
@@ -196,7 +196,7 @@ class Machine {
           [&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), parsed); }, arrivals,
           parsed.lanes());
     };
-    if (network_.levels.empty() || !has_boards_) return run_once();
+    if (machine_.levels.empty() || !has_boards_) return run_once();
     std::vector<Lateness> before;
     for (int rank = 0; rank < ranks_; ++rank) before.push_back(simulator_.lateness(rank));
     simulator_.forget_uses();
@@ -208,11 +208,11 @@ class Machine {
   }
 
  private:
-  [[nodiscard]] int nodes() const { return (ranks_ + network_.ranks_per_node - 1) / network_.ranks_per_node; }
+  [[nodiscard]] int nodes() const { return (ranks_ + machine_.ranks_per_node - 1) / machine_.ranks_per_node; }
 
   int ranks_;
   bool has_boards_;
-  Network network_;
+  SimulatedMachine machine_;
   Simulator simulator_;
 };
 

@@ -63,7 +63,7 @@ bool SimulatedBoard::charge_fetch(int member, int owner, const void* data, std::
   for (Use& use : uses_of(data, bytes)) use.readers = std::max(use.readers, from);
   const Level& level = levels.between(owner, member);
   const double now = simulator_.now();
-  const double gap = simulator_.beyond_cache(simulator_.network_.line_gap, BoardShape::line);
+  const double gap = simulator_.beyond_cache(simulator_.machine_.line_gap, BoardShape::line);
   ExclusivePort& port = line_ports_[static_cast<std::size_t>(owner)];
   const double first_leaves = std::max(now, port.free_at);
   const double last_leaves = port.pass(now, static_cast<double>(lines) * gap) - gap;
@@ -108,7 +108,7 @@ double SimulatedBoard::put_seconds(int member, const void* data, std::size_t byt
     const std::size_t from = std::max<std::size_t>(writer, use.readers);
     if (from == 0) continue;
     const double of_level = levels[from - 1].per_byte * static_cast<double>(BoardShape::line);
-    all += std::max(simulator_.network_.put_line, of_level);
+    all += std::max(simulator_.machine_.put_line, of_level);
   }
   const double lines = static_cast<double>(bytes) / static_cast<double>(BoardShape::line);
   return lines * all / static_cast<double>(uses.size());

@@ -4,7 +4,7 @@
 // A touch is a write to the board. It takes the time of one cache line transfer and has its effect at the end
 // of it. Then every paused rank wakes up, unless it said what it waits for, and that is not there. Nothing
 // runs between a rank's look at the board and its pause, so no wake-up is lost. A look is free. Fetching what
-// it found takes time if the Network says so.
+// it found takes time if the SimulatedMachine says so.
 #pragma once
 
 #include <coroutine>

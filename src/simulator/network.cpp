@@ -101,13 +101,13 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
   message.is_send_posted = true;
   message.stays_on_node = self.node_ == rank(transfer.to).node_;
   message.is_eager =
-      adversary_ ? (random() & 1) != 0 : network_.is_eager(message.stays_on_node, message.bytes);
+      adversary_ ? (random() & 1) != 0 : machine_.is_eager(message.stays_on_node, message.bytes);
   message.sender = &transfer;
   ++transfer.pending_halves;
   ++result_.messages;
   if (!message.stays_on_node) ++result_.inter_node_messages;
   result_.bytes += message.bytes;
-  const double overhead = network_.message(message.stays_on_node).send_overhead + network_.step;
+  const double overhead = machine_.message(message.stays_on_node).send_overhead + machine_.step;
   message.handed_to_network = overhead > 0 ? self.core_.pass(now_, overhead) : now_;
   if (!message.is_eager) {
     if (expected) start_rendezvous(message);
@@ -135,12 +135,12 @@ void Simulator::send(SimulatedTransport& self, Transfer& transfer, SimulatedMess
 
 // The step of an exchange is part of its send half.
 double Simulator::receive_overhead(const SimulatedMessage& message) const {
-  return network_.message(message.stays_on_node).receive_overhead +
-         (message.receiver->to == Transfer::nobody ? network_.step : 0);
+  return machine_.message(message.stays_on_node).receive_overhead +
+         (message.receiver->to == Transfer::nobody ? machine_.step : 0);
 }
 
 void Simulator::compute_transfer_times(SimulatedMessage& message) const {
-  const Protocol protocol = network_.protocol(message.stays_on_node, message.bytes);
+  const Protocol protocol = machine_.protocol(message.stays_on_node, message.bytes);
   message.alpha = protocol.alpha;
   message.port_seconds = bytes_on_wire(message) * protocol.beta;
   message.send_copy_seconds = bytes_on_wire(message) * protocol.send_copy;
@@ -150,14 +150,14 @@ void Simulator::compute_transfer_times(SimulatedMessage& message) const {
   const Level& nearest = levels_.nearest();  // the level of the protocol's numbers
   const double further =
       bytes_on_wire(message) * protocol.line_share * beyond_cache(level.per_byte - nearest.per_byte, 1);
-  message.alpha += network_.message_lines * (level.line - nearest.line) + further;
+  message.alpha += machine_.message_lines * (level.line - nearest.line) + further;
   message.receive_copy_seconds += further;
   if (protocol.send_copy > 0) message.send_copy_seconds += further;
 }
 
 // Sends a message off that is not eager. Both sides are posted.
 void Simulator::start_rendezvous(SimulatedMessage& message) {
-  const double way = network_.message(message.stays_on_node).handshake;
+  const double way = machine_.message(message.stays_on_node).handshake;
   const double start = std::max(message.handed_to_network + way, now_) + way;
   if (start > now_) return schedule(start, Kind::sent_by_core, &message, message.source);
   transmit(message);
@@ -182,7 +182,7 @@ double Simulator::transmit(SimulatedMessage& message) {
     out.free_at = sender.core_.pass(start, message.send_copy_seconds) - message.port_seconds;
   }
   message.last_byte_left = out.pass(start, message.port_seconds);
-  out.free_at += network_.message(message.stays_on_node).send_gap;
+  out.free_at += machine_.message(message.stays_on_node).send_gap;
   // Others may reach the node's port first.
   if (start > now_ && (shared_port_of(message) != nullptr || waits_for_network_card(message))) {
     schedule(start, Kind::depart, &message, message.source);
@@ -195,7 +195,7 @@ double Simulator::depart(SimulatedMessage& message, double start) {
   if (waits_for_network_card(message) && !message.card_has_begun) {
     ExclusivePort& card = network_cards_[static_cast<std::size_t>(rank(message.source).node_)];
     const double turn = std::max(now_, card.free_at);
-    card.pass(now_, network_.node_gap);
+    card.pass(now_, machine_.node_gap);
     message.card_has_begun = true;
     message.last_byte_left += turn - start;
     if (turn > now_) {
@@ -265,7 +265,7 @@ void Simulator::arrive(SimulatedMessage& message) {
   ExclusivePort& in = rank(message.destination).ports(message).in;
   const double start = std::max(now_, in.free_at);
   message.earliest_received = std::max(message.earliest_received, in.pass(now_, message.port_seconds));
-  in.free_at += network_.message(message.stays_on_node).receive_gap;
+  in.free_at += machine_.message(message.stays_on_node).receive_gap;
   message.has_arrived = true;
   if (message.stays_on_node && !levels_.empty()) {
     const SimulatedTransport& sender = rank(message.source);

@@ -49,41 +49,41 @@ bool SimulatedTransport::start(Computation& computation) { return simulator_->st
 bool SimulatedTransport::moves_data() const { return !simulator_->phantom_; }
 double SimulatedTransport::now() const { return simulator_->now_; }
 
-Simulator::Simulator(int ranks, Network network, SimulationOptions options)
-    : network_(std::move(network)),
+Simulator::Simulator(int ranks, SimulatedMachine machine, SimulationOptions options)
+    : machine_(std::move(machine)),
       phantom_(options.phantom),
       adversary_(options.adversary),
       ranks_(checked_rank_count(ranks)),
       membership_(ranks),
       messages_(ranks) {
-  const std::vector<int>& nodes = network_.node_of_rank;
-  require(network_.ranks_per_node > 0, "needs at least one rank per node");
+  const std::vector<int>& nodes = machine_.node_of_rank;
+  require(machine_.ranks_per_node > 0, "needs at least one rank per node");
   require(nodes.empty() || nodes.size() == ranks_.size(), "node_of_rank needs one entry per rank");
   require(nodes.empty() || *std::min_element(nodes.begin(), nodes.end()) >= 0, "node numbers begin at 0");
-  require(std::min({network_.injection_rate, network_.ejection_rate, network_.memory_rate}) > 0,
+  require(std::min({machine_.injection_rate, machine_.ejection_rate, machine_.memory_rate}) > 0,
           "the rates of a node must be positive");
-  for (const MessageCosts& each : {network_.intra_message, network_.inter_message}) {
+  for (const MessageCosts& each : {machine_.intra_message, machine_.inter_message}) {
     require(std::min({each.send_overhead, each.receive_overhead, each.send_gap, each.receive_gap,
                       each.handshake}) >= 0,
             "costs must not be negative");
   }
-  require(std::min({network_.intra_alpha, network_.intra_beta, network_.inter_alpha, network_.inter_beta,
-                    network_.intra_send_copy, network_.intra_receive_copy, network_.gamma, network_.copy,
-                    network_.line, network_.line_gap, network_.message_lines, network_.put_line,
-                    network_.step, network_.node_gap}) >= 0,
+  require(std::min({machine_.intra_alpha, machine_.intra_beta, machine_.inter_alpha, machine_.inter_beta,
+                    machine_.intra_send_copy, machine_.intra_receive_copy, machine_.gamma, machine_.copy,
+                    machine_.line, machine_.line_gap, machine_.message_lines, machine_.put_line,
+                    machine_.step, machine_.node_gap}) >= 0,
           "costs must not be negative");
-  for (const Level& each : network_.levels) {
+  for (const Level& each : machine_.levels) {
     require(std::min({each.line, each.per_byte}) >= 0 && each.ranks >= 0, "costs must not be negative");
     require(std::min(each.link_rate, each.memory_rate) > 0, "the rates of a level must be positive");
   }
-  double least_memory_rate = network_.memory_rate;
-  for (const BeyondCache& each : network_.beyond) {
+  double least_memory_rate = machine_.memory_rate;
+  for (const BeyondCache& each : machine_.beyond) {
     require(std::min({each.gamma, each.copy}) >= 0 && each.ranks >= 0, "costs must not be negative");
     require(each.memory_rate > 0, "the rates of a node must be positive");
     least_memory_rate = std::min(least_memory_rate, each.memory_rate);
   }
   for (const std::vector<Protocol>& protocols :
-       {network_.intra_longer_messages, network_.inter_longer_messages}) {
+       {machine_.intra_longer_messages, machine_.inter_longer_messages}) {
     require(std::ranges::is_sorted(protocols, {}, &Protocol::from_bytes),
             "the protocols of longer messages must be in the order of their lengths");
     require(std::ranges::all_of(protocols,
@@ -98,23 +98,23 @@ Simulator::Simulator(int ranks, Network network, SimulationOptions options)
     SimulatedTransport& self = this->rank(rank);
     self.simulator_ = this;
     self.rank_ = rank;
-    self.node_ = nodes.empty() ? rank / network_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
+    self.node_ = nodes.empty() ? rank / machine_.ranks_per_node : nodes[static_cast<std::size_t>(rank)];
     most = std::max(most, self.node_);
   }
   membership_.group_by([this](int rank) { return this->rank(rank).node_; });
   // A rank that is alone on its node, and no faster than the node, is never delayed by the node's limit.
-  double fastest = network_.inter_beta;
-  for (const Protocol& longer : network_.inter_longer_messages) fastest = std::min(fastest, longer.beta);
+  double fastest = machine_.inter_beta;
+  for (const Protocol& longer : machine_.inter_longer_messages) fastest = std::min(fastest, longer.beta);
   const bool has_company = membership_.nodes() < ranks;
   const auto number = static_cast<std::size_t>(most) + 1;
-  if (std::isfinite(network_.injection_rate) && (has_company || fastest * network_.injection_rate < 1))
-    node_out_ports_.resize(number, SharedPort(network_.injection_rate));
-  if (std::isfinite(network_.ejection_rate) && (has_company || fastest * network_.ejection_rate < 1))
-    node_in_ports_.resize(number, SharedPort(network_.ejection_rate));
-  levels_ = Levels(network_.levels, most + 1, most_ranks_on_node());
+  if (std::isfinite(machine_.injection_rate) && (has_company || fastest * machine_.injection_rate < 1))
+    node_out_ports_.resize(number, SharedPort(machine_.injection_rate));
+  if (std::isfinite(machine_.ejection_rate) && (has_company || fastest * machine_.ejection_rate < 1))
+    node_in_ports_.resize(number, SharedPort(machine_.ejection_rate));
+  levels_ = Levels(machine_.levels, most + 1, most_ranks_on_node());
   least_memory_rate = std::min(least_memory_rate, levels_.memory_rate());
   if (std::isfinite(least_memory_rate)) memories_.resize(levels_.memories(), SharedPort(least_memory_rate));
-  if (network_.node_gap > 0) network_cards_.resize(number);
+  if (machine_.node_gap > 0) network_cards_.resize(number);
   for (SimulatedTransport& self : ranks_) {
     self.locality_.emplace(membership_, self.rank_);
     self.place_ = self.locality_->member;
@@ -134,16 +134,16 @@ int Simulator::most_ranks_on_node() const {
 
 void Simulator::set_call_bytes(std::size_t bytes) {
   const int on_node = most_ranks_on_node();
-  core_costs_ = {.gamma = network_.gamma, .copy = network_.copy, .memory_rate = network_.memory_rate};
+  core_costs_ = {.gamma = machine_.gamma, .copy = machine_.copy, .memory_rate = machine_.memory_rate};
   const std::size_t data = bytes + std::min(bytes, longest_working_memory);
-  for (const BeyondCache& each : network_.beyond) {
+  for (const BeyondCache& each : machine_.beyond) {
     const std::size_t all =
         data * static_cast<std::size_t>(each.ranks == 0 ? on_node : std::min(each.ranks, on_node));
     if (all <= each.cache_bytes) continue;
     const double share = 1 - static_cast<double>(each.cache_bytes) / static_cast<double>(all);
     core_costs_.gamma += share * (each.gamma - core_costs_.gamma);
     core_costs_.copy += share * (each.copy - core_costs_.copy);
-    const double of_levels = &each == &network_.beyond.back() ? levels_.memory_rate() : no_limit;
+    const double of_levels = &each == &machine_.beyond.back() ? levels_.memory_rate() : no_limit;
     core_costs_.memory_rate = std::min(each.memory_rate, of_levels) / share;
   }
   for (SharedPort& memory : memories_) memory.set_rate(core_costs_.memory_rate);
@@ -151,12 +151,12 @@ void Simulator::set_call_bytes(std::size_t bytes) {
 
 // Nobody knows which core has read the line, so it is as far away as any.
 double Simulator::put_line() const {
-  if (levels_.empty()) return network_.put_line;
-  return std::max(network_.put_line, levels_.farthest().per_byte * static_cast<double>(BoardShape::line));
+  if (levels_.empty()) return machine_.put_line;
+  return std::max(machine_.put_line, levels_.farthest().per_byte * static_cast<double>(BoardShape::line));
 }
 
 double Simulator::beyond_cache(double seconds, std::size_t bytes) const {
-  return std::max(0.0, seconds - (core_costs_.copy - network_.copy) * static_cast<double>(bytes));
+  return std::max(0.0, seconds - (core_costs_.copy - machine_.copy) * static_cast<double>(bytes));
 }
 
 void Simulator::make_boards(std::size_t window_bytes) {
@@ -376,7 +376,7 @@ double Simulator::put_seconds(const Computation& computation, int rank) const {
   const Vector& to = computation.destination;
   if (levels_.empty()) {
     const double lines = static_cast<double>(to.bytes()) / static_cast<double>(BoardShape::line);
-    return computation.to_shared ? lines * network_.put_line : 0;
+    return computation.to_shared ? lines * machine_.put_line : 0;
   }
   const SimulatedTransport& self = this->rank(rank);
   return self.node_board_ == nullptr ? 0 : self.node_board_->put_seconds(self.place_, to.data, to.bytes());
@@ -397,7 +397,7 @@ double Simulator::duration(const Computation& computation, int rank) const {
           (copies ? core_costs_.copy : core_costs_.gamma * static_cast<double>(operands - 1)) +
       static_cast<double>(computation.second_destination.bytes()) * core_costs_.copy;
   const double lines_come = std::max(0.0, this->rank(rank).fetched_until_ - now_);
-  return network_.step + std::max(work, lines_come + put_seconds(computation, rank));
+  return machine_.step + std::max(work, lines_come + put_seconds(computation, rank));
 }
 
 // The core begins now and would end at `done`. Others on the node may make that later.

@@ -21,7 +21,7 @@
 // receive is posted, and is complete when it is received. Messages match in the order of posting, per
 // (source, destination, lane).
 //
-// Other costs are zero, and other limits infinite, unless the Network says otherwise:
+// Other costs are zero, and other limits infinite, unless the SimulatedMachine says otherwise:
 //
 //    overhead   A message occupies the sender's core for o_s before t, and the receiver's for o_r after
 //               `done` (LogP: Culler et al., PPoPP 1993). Messages and reductions share the core.
@@ -115,7 +115,7 @@ struct BeyondCache {
 };
 
 // The costs of a machine. Times are in seconds, sizes in bytes, rates in bytes per second.
-struct Network {
+struct SimulatedMachine {
   double intra_alpha = 0;  // latency within a node
   double intra_beta = 0;   // seconds per byte within a node
   double inter_alpha = 0;
@@ -262,7 +262,7 @@ class Simulator {
  public:
   using MakeRootTask = std::function<Task(int rank, Endpoint net)>;
 
-  Simulator(int ranks, Network network, SimulationOptions options = {});
+  Simulator(int ranks, SimulatedMachine machine, SimulationOptions options = {});
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
   ~Simulator();
@@ -361,10 +361,10 @@ class Simulator {
   [[nodiscard]] SharedPort* shared_port_of(const SimulatedMessage& message);
   [[nodiscard]] bool shares_memory() const { return std::isfinite(core_costs_.memory_rate); }
   [[nodiscard]] bool waits_for_network_card(const SimulatedMessage& message) const {
-    return !message.stays_on_node && network_.node_gap > 0;
+    return !message.stays_on_node && machine_.node_gap > 0;
   }
   [[nodiscard]] double bytes_on_wire(const SimulatedMessage& message) const {
-    return static_cast<double>(message.bytes + network_.envelope_bytes);
+    return static_cast<double>(message.bytes + machine_.envelope_bytes);
   }
   [[nodiscard]] SimulatedTransport& rank(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const SimulatedTransport& rank(int rank) const {
@@ -379,7 +379,7 @@ class Simulator {
   [[nodiscard]] std::string describe_at_boards() const;
   void touch(int rank, std::coroutine_handle<> waiter, double further) {
     const double begins = std::max(now_, this->rank(rank).fetched_until_);
-    schedule(begins + network_.line + further, Kind::touch, waiter.address(), rank);
+    schedule(begins + machine_.line + further, Kind::touch, waiter.address(), rank);
   }
 
   void dispatch(const SimulatedEvent& event);
@@ -393,7 +393,7 @@ class Simulator {
   std::uint64_t random();
   [[nodiscard]] bool adversary_delays() { return adversary_.has_value() && (random() & 1) != 0; }
 
-  Network network_;
+  SimulatedMachine machine_;
   BeyondCache core_costs_;  // the costs of cores for calls of the present length
   bool phantom_;
   std::optional<Adversary> adversary_;

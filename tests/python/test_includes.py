@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -99,3 +100,32 @@ def test_only_the_mpi_folders_know_an_mpi() -> None:
         if "mpi.h" in INCLUDE.findall(path.read_text()) and layer_of(path.relative_to(SOURCE)) not in WITH_MPI
     ]
     assert not wrong, wrong
+
+
+OPENS_NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
+DEFINES_TYPE = re.compile(
+    r"(?:struct|class|enum class|union) (?:\w+\(.*\) )?(\w+)(?: final)?(?: :|\s*\{|\s*$)"
+)
+
+
+def types(source: str) -> set[str]:
+    """The types that this text defines outside functions, but not those of an unnamed namespace."""
+    found, names = set(), list[str]()
+    for line in source.splitlines():
+        if opened := OPENS_NAMESPACE.fullmatch(line):
+            names.append(opened[1])
+        elif line.startswith("}  // namespace"):
+            names.pop()
+        elif (defined := DEFINES_TYPE.match(line)) and "" not in names:
+            found.add("::".join([*names, defined[1]]))
+    return found
+
+
+def test_no_two_types_have_one_name() -> None:
+    """C++ forbids it even if no file sees both: the linker keeps one of each inline function."""
+    files = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.?pp")):
+        for name in types(path.read_text()):
+            files[name].append(str(path.relative_to(SOURCE)))
+    assert len(files) > 300, "types are not found"
+    assert not [f"{name}: {where}" for name, where in files.items() if len(where) > 1]

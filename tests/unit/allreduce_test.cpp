@@ -214,7 +214,7 @@ TEST(LateRank, MayBeAnyOne) {
           vectors.clear(lateness > 0);
           std::vector<double> arrivals(static_cast<std::size_t>(ranks));
           arrivals[static_cast<std::size_t>(late)] = lateness;
-          Simulator simulator(ranks, awkward_network());
+          Simulator simulator(ranks, awkward_machine());
           const auto make = [&](int rank, Endpoint net) {
             return carry_out(net, vectors.args(rank), expression);
           };
@@ -232,7 +232,7 @@ struct Late {
   std::vector<int> late;
 };
 
-constexpr Network fast{.inter_alpha = 1e-5, .inter_beta = 1e-9, .gamma = 1e-11};
+constexpr SimulatedMachine fast{.inter_alpha = 1e-5, .inter_beta = 1e-9, .gamma = 1e-11};
 
 class ArrivalOwners : public testing::Test {
  protected:

@@ -187,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Hierarchy, OnTheBoard,
 
 // Virtual time.
 
-constexpr Network node_of_four{.gamma = 0x1p-30, .copy = 0x1p-31, .line = 0x1p-23, .ranks_per_node = 4};
+constexpr SimulatedMachine node_of_four{
+    .gamma = 0x1p-30, .copy = 0x1p-31, .line = 0x1p-23, .ranks_per_node = 4};
 
 Task tree(Endpoint net, Vectors& vectors) {
   static const Expression expression = parse_expression(Collective::allreduce, "arrival_tree");

@@ -427,7 +427,8 @@ inline std::vector<int> roots_of(Collective collective, int ranks) {
 // Awkward lengths x roots x operations x in place or not x adversarial timing, by messages. The simulator
 // throws where messages are lost or ranks wait for ever.
 inline void expect_right_calls(Collective collective, const Expression& expression, int ranks,
-                               Network network = awkward_network(), std::size_t board_window_bytes = 0) {
+                               SimulatedMachine machine = awkward_machine(),
+                               std::size_t board_window_bytes = 0) {
   const bool combines = facts_of(collective).has_operation;
   for (const std::size_t count : {0, 1, 2, 7, 100, 700, 3000, 9000}) {
     if (count == 700 && ranks > 17) continue;
@@ -445,7 +446,7 @@ inline void expect_right_calls(Collective collective, const Expression& expressi
             checked.clear();
             SimulationOptions options{.board_window_bytes = board_window_bytes};
             if (seed > 0) options.adversary = Adversary{seed * 7919 + static_cast<std::uint64_t>(ranks)};
-            Simulator simulator(ranks, network, options);
+            Simulator simulator(ranks, machine, options);
             simulator.run(
                 [&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); }, {},
                 expression.lanes());

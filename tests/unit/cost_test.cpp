@@ -39,15 +39,15 @@ struct Shape {
 
 double simulated(Collective collective, const Expression& expression, Shape shape, std::size_t bytes,
                  Costs cost, std::size_t eager_bytes) {
-  const Network network{.intra_alpha = cost.a / 4,
-                        .intra_beta = cost.b / 8,
-                        .inter_alpha = cost.a,
-                        .inter_beta = cost.b,
-                        .gamma = cost.c,
-                        .eager_bytes = eager_bytes,
-                        .ranks_per_node = shape.ranks_per_node};
+  const SimulatedMachine machine{.intra_alpha = cost.a / 4,
+                                 .intra_beta = cost.b / 8,
+                                 .inter_alpha = cost.a,
+                                 .inter_beta = cost.b,
+                                 .gamma = cost.c,
+                                 .eager_bytes = eager_bytes,
+                                 .ranks_per_node = shape.ranks_per_node};
   const PhantomCalls calls(collective, bytes, shape.ranks());
-  Simulator simulator(shape.ranks(), network, {.phantom = true});
+  Simulator simulator(shape.ranks(), machine, {.phantom = true});
   return simulator
       .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
@@ -264,13 +264,13 @@ TEST(CostText, HasTheOverheadsOfCores) {
       for (const std::size_t elements : {1, 64, 1024}) {
         for (const Costs& cost : costs) {
           const std::size_t bytes = 4 * elements * (has_blocks(collective) ? 1 : static_cast<std::size_t>(p));
-          const Network network{.inter_alpha = cost.a,
-                                .inter_beta = cost.b,
-                                .gamma = cost.c,
-                                .eager_bytes = std::size_t{1} << 40,
-                                .inter_message = {.send_overhead = o, .receive_overhead = o}};
+          const SimulatedMachine machine{.inter_alpha = cost.a,
+                                         .inter_beta = cost.b,
+                                         .gamma = cost.c,
+                                         .eager_bytes = std::size_t{1} << 40,
+                                         .inter_message = {.send_overhead = o, .receive_overhead = o}};
           const PhantomCalls calls(collective, bytes, p);
-          Simulator simulator(p, network, {.phantom = true});
+          Simulator simulator(p, machine, {.phantom = true});
           const double time =
               simulator
                   .run([&](int rank,
@@ -313,12 +313,12 @@ TEST(CostText, AfterTheLateRank) {
         const std::size_t bytes =
             4 * elements * static_cast<std::size_t>(p * (std::bit_floor(static_cast<unsigned>(p)) - 1));
         for (const Costs& cost : costs) {
-          const Network network{
+          const SimulatedMachine machine{
               .inter_alpha = cost.a, .inter_beta = cost.b, .gamma = cost.c, .eager_bytes = 0};
           std::vector<double> arrivals(static_cast<std::size_t>(p));
           arrivals[3] = 1e4;
           const PhantomCalls calls(allreduce, bytes, p);
-          Simulator simulator(p, network, {.phantom = true});
+          Simulator simulator(p, machine, {.phantom = true});
           const double time =
               simulator
                   .run([&](int rank,
@@ -347,14 +347,14 @@ TEST(CostText, OfAHierarchyIsThatOfItsLeaders) {
     ASSERT_TRUE(model) << text;
     for (const Shape shape : {Shape{4, 4}, Shape{8, 8}}) {
       for (const std::size_t bytes : {64, 4096, 65536, 1 << 20}) {
-        const Network network{.inter_alpha = 1.5e-6,
-                              .inter_beta = 1.0 / 16e9,
-                              .gamma = 2e-10,
-                              .copy = 1e-10,
-                              .line = 1e-7,
-                              .ranks_per_node = shape.ranks_per_node};
+        const SimulatedMachine machine{.inter_alpha = 1.5e-6,
+                                       .inter_beta = 1.0 / 16e9,
+                                       .gamma = 2e-10,
+                                       .copy = 1e-10,
+                                       .line = 1e-7,
+                                       .ranks_per_node = shape.ranks_per_node};
         const PhantomCalls calls(allreduce, bytes, shape.ranks());
-        Simulator simulator(shape.ranks(), network, {.phantom = true, .board_window_bytes = 1 << 20});
+        Simulator simulator(shape.ranks(), machine, {.phantom = true, .board_window_bytes = 1 << 20});
         const double time =
             simulator
                 .run([&](int rank,

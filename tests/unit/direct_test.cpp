@@ -28,8 +28,8 @@ TEST_P(OnBoardOfOneNode, IsRight) {
   const auto& [collective, ranks] = GetParam();
   const Algorithm* algorithm = expression_on_board(collective).algorithm;
   ASSERT_NE(algorithm, nullptr);
-  Network network = awkward_network();
-  network.ranks_per_node = ranks;
+  SimulatedMachine machine = awkward_machine();
+  machine.ranks_per_node = ranks;
   Algorithm without_immediate = *algorithm;
   without_immediate.immediate = nullptr;
   for (const Algorithm* form : {algorithm, static_cast<const Algorithm*>(&without_immediate)}) {
@@ -37,11 +37,11 @@ TEST_P(OnBoardOfOneNode, IsRight) {
     if (form->immediate == nullptr && collective == Collective::alltoallv) continue;
     Expression expression;
     expression.algorithm = form;
-    expect_right_calls(collective, expression, ranks, network, BoardShape::smallest_chunk);
+    expect_right_calls(collective, expression, ranks, machine, BoardShape::smallest_chunk);
     if (!has_channels(collective)) continue;
     // The least window that has room for a channel for each rank: some are filled again and again.
     const auto channels = static_cast<std::size_t>(std::max(ranks - 1, 1));
-    expect_right_calls(collective, expression, ranks, network, 2 * channels * BoardShape::smallest_chunk);
+    expect_right_calls(collective, expression, ranks, machine, 2 * channels * BoardShape::smallest_chunk);
   }
 }
 
@@ -61,13 +61,13 @@ TEST_P(SharesOfAReduce, AreRight) {
   const int ranks = GetParam();
   Algorithm without_immediate = reduce_algorithms::arrival_shares;
   without_immediate.immediate = nullptr;
-  Network network = awkward_network();
-  network.ranks_per_node = ranks;
+  SimulatedMachine machine = awkward_machine();
+  machine.ranks_per_node = ranks;
   for (const Algorithm* form :
        {&reduce_algorithms::arrival_shares, static_cast<const Algorithm*>(&without_immediate)}) {
     Expression expression;
     expression.algorithm = form;
-    expect_right_calls(Collective::reduce, expression, ranks, network, BoardShape::smallest_chunk);
+    expect_right_calls(Collective::reduce, expression, ranks, machine, BoardShape::smallest_chunk);
   }
 }
 
@@ -77,8 +77,8 @@ TEST(SharesOfReduces, OfManyRanksAreRight) {
   constexpr std::size_t count = 2000;  // more lines than ranks
   const Expression expression = parse_expression(Collective::reduce, "arrival_shares");
   for (const int ranks : {13, 21, 65, 80}) {
-    Network network = awkward_network();
-    network.ranks_per_node = ranks;
+    SimulatedMachine machine = awkward_machine();
+    machine.ranks_per_node = ranks;
     for (const int root : {0, ranks / 2, ranks - 1}) {
       CheckedCalls checked(ranks, {Collective::reduce, count, root, Operation::weave});
       std::vector<std::vector<Bits>> reference;
@@ -86,7 +86,7 @@ TEST(SharesOfReduces, OfManyRanksAreRight) {
         checked.clear();
         SimulationOptions options{.board_window_bytes = 2 * BoardShape::smallest_chunk};
         if (seed > 0) options.adversary = Adversary{seed};
-        Simulator simulator(ranks, network, options);
+        Simulator simulator(ranks, machine, options);
         const auto make = [&](int rank, Endpoint net) {
           return carry_out(net, checked.args(rank), expression);
         };
@@ -104,9 +104,9 @@ TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
     CheckedCalls checked(3, {collective, 8 * window / sizeof(Bits)});
     Expression expression;
     expression.algorithm = expression_on_board(collective).algorithm;
-    Network network = awkward_network();
-    network.ranks_per_node = 3;
-    Simulator simulator(3, network, {.board_window_bytes = window});
+    SimulatedMachine machine = awkward_machine();
+    machine.ranks_per_node = 3;
+    Simulator simulator(3, machine, {.board_window_bytes = window});
     const auto make = [&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); };
     const SimulationResult result = simulator.run(make, arrivals);
     std::vector<std::vector<Bits>> reference;

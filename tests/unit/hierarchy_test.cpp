@@ -94,11 +94,11 @@ void run_and_check(const std::vector<Case>& cases, const Expression& expression,
   std::uniform_real_distribution<double> exponent(-8, -4);
   std::vector<double> delays(calls.size() * static_cast<std::size_t>(ranks));
   for (double& delay : delays) delay = std::pow(10, exponent(random));
-  Network network = awkward_network();
-  network.node_of_rank = node_of_rank;
+  SimulatedMachine machine = awkward_machine();
+  machine.node_of_rank = node_of_rank;
   SimulationOptions options{.board_window_bytes = window};
   if (seed > 0) options.adversary = Adversary{seed};  // 0: no adversary
-  Simulator simulator(ranks, network, options);
+  Simulator simulator(ranks, machine, options);
   simulator.run([&](int, Endpoint net) { return several(simulator, net, calls, expression, delays); }, {},
                 expression.lanes());
   for (const Made& call : calls) ASSERT_EQ(call.checked.problem(*call.reference), "");
@@ -248,8 +248,8 @@ class Lanes : public testing::Test {
     const Expression expression = parse_expression(collective, text);
     const Reduction sum(ElementType::uint8, ReduceOp::sum);
     const Call call{collective, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum};
-    const Network network{.inter_beta = 1e-9, .line = 0, .node_of_rank = node_of_rank};
-    Simulator simulator(static_cast<int>(node_of_rank.size()), network,
+    const SimulatedMachine machine{.inter_beta = 1e-9, .line = 0, .node_of_rank = node_of_rank};
+    Simulator simulator(static_cast<int>(node_of_rank.size()), machine,
                         {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
     return simulator
         .run([&](int, Endpoint net) { return carry_out(net, call, expression); }, {}, expression.lanes())
@@ -308,8 +308,8 @@ TEST_F(Lanes, OfABroadcastShareWhatTheLeaderCarriesAlone) {
 TEST_F(Lanes, LearnWhichNodeIsLate) {
   constexpr int ranks = 12;
   const auto expression = parse_expression(Collective::allreduce, "lanes(arrival_tree, arrival_owners)");
-  const Network network{.inter_alpha = 1e-5, .inter_beta = 1e-9, .line = 0, .ranks_per_node = 3};
-  Simulator simulator(ranks, network, {.board_window_bytes = std::size_t{4} << 20, .learns = true});
+  const SimulatedMachine machine{.inter_alpha = 1e-5, .inter_beta = 1e-9, .line = 0, .ranks_per_node = 3};
+  Simulator simulator(ranks, machine, {.board_window_bytes = std::size_t{4} << 20, .learns = true});
   std::vector<double> arrivals(ranks);
   for (int rank = 3; rank < 6; ++rank) arrivals[static_cast<std::size_t>(rank)] = 0.1;
   Vectors vectors(ranks, {std::size_t{1} << 20, Operation::weave});

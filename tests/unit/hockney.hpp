@@ -23,8 +23,9 @@ class Hockney : public testing::Test {
     const Expression expression = parse_expression(collective, text);
     const Reduction sum(ElementType::uint8, ReduceOp::sum);
     const Call call{collective, {nullptr, input_bytes, 1}, {nullptr, output_bytes, 1}, &sum};
-    const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
-    Simulator simulator(ranks, network, {.phantom = true});
+    const SimulatedMachine machine{
+        .inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
+    Simulator simulator(ranks, machine, {.phantom = true});
     return simulator
         .run([&](int, Endpoint net) { return carry_out(net, call, expression); }, {}, expression.lanes())
         .last_delay();

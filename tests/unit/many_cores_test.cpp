@@ -40,7 +40,7 @@ const Expression& on_board(Collective collective) {
 
 // Eight cores share a last-level cache, as in the core complexes of AMD's Zen 3 and 4. A line from one of
 // these takes 40 ns, from another one of the node 150 ns; a core hands over one in 15 ns.
-Network many_cores(int ranks, int ranks_per_cache = 8) {
+SimulatedMachine many_cores(int ranks, int ranks_per_cache = 8) {
   return {.gamma = 1e-10,
           .copy = 1e-10,
           .line = 40e-9,
@@ -391,12 +391,12 @@ TEST(ManyCoresCost, CallsInWhichNotAllMeetDoNotReadTheSignsOfAll) {
   }
 }
 
-// Signs of the model itself: see Network.
+// Signs of the model itself: see SimulatedMachine.
 TEST(SimulatedLines, TakeLatencyAndGap) {
   const std::vector<Level> two{{.ranks = 2, .line = 1}, {.line = 10}};
-  Network network{.line = 1, .line_gap = 0.25, .levels = two, .ranks_per_node = 4};
+  SimulatedMachine machine{.line = 1, .line_gap = 0.25, .levels = two, .ranks_per_node = 4};
   const auto exits = [&](auto fetches) {
-    Simulator simulator(4, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(4, machine, {.board_window_bytes = BoardShape::smallest_chunk});
     return simulator.run([&](int rank, Endpoint net) -> Task { co_await fetches(*net.board(), rank); });
   };
   int word = 0;
@@ -409,14 +409,14 @@ TEST(SimulatedLines, TakeLatencyAndGap) {
   EXPECT_EQ(all.exits, (std::vector<double>{0, 1, 10.25, 10.5}));  // its own is free
   EXPECT_EQ(all.lines_read, (std::vector<std::uint64_t>{0, 1, 1, 1}));
   EXPECT_EQ(all.most_readers, 3U);
-  network.levels.clear();
+  machine.levels.clear();
   EXPECT_EQ(exits(from_one).last_exit, 0);
 }
 
 TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
-  Network network{.gamma = 1, .copy = 1, .line = 1, .put_line = 128};
+  SimulatedMachine machine{.gamma = 1, .copy = 1, .line = 1, .put_line = 128};
   const auto last_exit = [&](auto work) {
-    Simulator simulator(1, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(1, machine, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
     simulator.set_call_bytes(1000);
     return simulator.run([&](int, Endpoint net) -> Task { co_await work(net); }).last_exit;
   };
@@ -425,26 +425,27 @@ TEST(SimulatedLines, AreTakenFromTheirReadersByAWriter) {
   EXPECT_EQ(last_exit(put), 2 * 128);
   const auto copy = [&](Endpoint net) { return net.copy(window(net), ConstVector{nullptr, 128, 1}); };
   EXPECT_EQ(last_exit(copy), 128);
-  network.beyond = {{.cache_bytes = 0, .gamma = 1.5, .copy = 1.5}};
+  machine.beyond = {{.cache_bytes = 0, .gamma = 1.5, .copy = 1.5}};
   EXPECT_EQ(last_exit(put), 2 * 128);
-  network.beyond = {{.cache_bytes = 0, .gamma = 3, .copy = 3}};
+  machine.beyond = {{.cache_bytes = 0, .gamma = 3, .copy = 3}};
   EXPECT_EQ(last_exit(put), 3 * 128) << "lines come while the core copies";
   // Perhaps the reader is the farthest core that shares the board.
-  network.beyond.clear();
-  network.levels = {{.ranks = 1, .per_byte = 3}, {.per_byte = 4}};
+  machine.beyond.clear();
+  machine.levels = {{.ranks = 1, .per_byte = 3}, {.per_byte = 4}};
   EXPECT_EQ(last_exit(put), 128 * 3);
-  network.levels.front().per_byte = 0.5;
+  machine.levels.front().per_byte = 0.5;
   EXPECT_EQ(last_exit(put), 2 * 128) << "put_line is longer";
 }
 
 // Rank 0 writes what a rank of its pair, or of the other pair, has read in the run before.
 TEST(SimulatedLines, OfAWriterComeFromWhereTheyWereRead) {
-  const Network network{.copy = 1,
-                        .line = 1,
-                        .levels = {{.ranks = 2, .line = 1, .per_byte = 2}, {.line = 1, .per_byte = 3}},
-                        .ranks_per_node = 4};
+  const SimulatedMachine machine{
+      .copy = 1,
+      .line = 1,
+      .levels = {{.ranks = 2, .line = 1, .per_byte = 2}, {.line = 1, .per_byte = 3}},
+      .ranks_per_node = 4};
   const auto time_of_writer = [&](int reader, int second_writer) {
-    Simulator simulator(4, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(4, machine, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
     const auto run = [&](int writer) {
       const auto one = [&](int rank, Endpoint net) -> Task {
         const Vector window{net.board()->window(1, 0), 64, 1};
@@ -471,9 +472,10 @@ TEST(SimulatedLines, OfAWriterComeFromWhereTheyWereRead) {
 }
 
 TEST(SimulatedLines, ComeWhileTheCoreCopiesThem) {
-  Network network{.copy = 1, .line = 1, .levels = {{.line = 10, .per_byte = 0.5}}, .ranks_per_node = 2};
+  SimulatedMachine machine{
+      .copy = 1, .line = 1, .levels = {{.line = 10, .per_byte = 0.5}}, .ranks_per_node = 2};
   const auto last_exit = [&](bool puts) {
-    Simulator simulator(2, network, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(2, machine, {.phantom = true, .board_window_bytes = BoardShape::smallest_chunk});
     const auto one = [&](int rank, Endpoint net) -> Task {
       if (rank == 0) co_return;
       const ConstVector theirs{net.board()->window(1, 0), 128, 1};
@@ -485,18 +487,19 @@ TEST(SimulatedLines, ComeWhileTheCoreCopiesThem) {
   };
   EXPECT_EQ(last_exit(false), 10 + 128);
   EXPECT_EQ(last_exit(true), 10 + 128) << "96 to read and to take the lines of both sides";
-  network.levels.front().per_byte = 4;
+  machine.levels.front().per_byte = 4;
   EXPECT_EQ(last_exit(false), 10 + 64 * 4);
   EXPECT_EQ(last_exit(true), 10 + 64 * 4 + 128 * 4);
 }
 
 // Two pairs of ranks, and 128 bytes a second for each byte that enters a pair or leaves it.
 TEST(SimulatedLines, OfManyQueueAtTheLinkOfALevel) {
-  Network network{.line = 1,
-                  .levels = {{.ranks = 2, .line = 1, .link_rate = 32}, {.line = 10, .per_byte = 0.125}},
-                  .ranks_per_node = 4};
+  SimulatedMachine machine{
+      .line = 1,
+      .levels = {{.ranks = 2, .line = 1, .link_rate = 32}, {.line = 10, .per_byte = 0.125}},
+      .ranks_per_node = 4};
   const auto exits = [&](auto source_of, std::size_t bytes) {
-    Simulator simulator(4, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(4, machine, {.board_window_bytes = BoardShape::smallest_chunk});
     const auto run = [&](int rank, Endpoint net) -> Task {
       if (rank >= 2) co_await net.board()->charge_fetch(source_of(rank), nullptr, bytes);
     };
@@ -508,19 +511,20 @@ TEST(SimulatedLines, OfManyQueueAtTheLinkOfALevel) {
   EXPECT_EQ(exits(far, 64), (std::vector<double>{0, 0, 10, 10})) << "a single line does not queue";
   EXPECT_EQ(exits(far, 128), (std::vector<double>{0, 0, 10 + 8, 10 + 8}));
   EXPECT_EQ(exits(far, 256), (std::vector<double>{0, 0, 10 + 24, 10 + 24})) << "192 bytes at 0.125";
-  network.levels.back().per_byte = 0.015625;
+  machine.levels.back().per_byte = 0.015625;
   EXPECT_EQ(exits(far, 256), (std::vector<double>{0, 0, 10 + 8, 10 + 16})) << "256 bytes at 32 a second";
 }
 
 TEST(SimulatedLines, OfMessagesTakeTheTimeOfTheLevel) {
-  const Network network{.intra_alpha = 1,
-                        .levels = {{.ranks = 2, .line = 1, .per_byte = 1}, {.line = 4, .per_byte = 3}},
-                        .message_lines = 2,
-                        .intra_send_copy = 1,
-                        .intra_receive_copy = 1,
-                        .ranks_per_node = 4};
+  const SimulatedMachine machine{
+      .intra_alpha = 1,
+      .levels = {{.ranks = 2, .line = 1, .per_byte = 1}, {.line = 4, .per_byte = 3}},
+      .message_lines = 2,
+      .intra_send_copy = 1,
+      .intra_receive_copy = 1,
+      .ranks_per_node = 4};
   const auto last_exit = [&](int source) {
-    Simulator simulator(4, network, {.phantom = true});
+    Simulator simulator(4, machine, {.phantom = true});
     const Vector data{nullptr, 100, 1};
     return simulator
         .run([&](int, Endpoint net) -> Task {
@@ -535,26 +539,26 @@ TEST(SimulatedLines, OfMessagesTakeTheTimeOfTheLevel) {
 }
 
 TEST(SimulatedLines, FromMemoryShareTheRateOfTheGroupThatHasLeast) {
-  Network network{.copy = 1,
-                  .levels = {{.ranks = 2, .memory_rate = 1}, {.ranks = 4, .memory_rate = 4}},
-                  .ranks_per_node = 4,
-                  .beyond = {{.copy = 1}}};
+  SimulatedMachine machine{.copy = 1,
+                           .levels = {{.ranks = 2, .memory_rate = 1}, {.ranks = 4, .memory_rate = 4}},
+                           .ranks_per_node = 4,
+                           .beyond = {{.copy = 1}}};
   const auto last_exit = [&](std::size_t call_bytes) {
-    Simulator simulator(4, network, {.phantom = true});
+    Simulator simulator(4, machine, {.phantom = true});
     simulator.set_call_bytes(call_bytes);
     const Vector data{nullptr, 100, 1};
     return simulator.run([&](int, Endpoint net) -> Task { co_await net.copy(data, data); }).last_exit;
   };
   EXPECT_EQ(last_exit(0), 100);
   EXPECT_EQ(last_exit(8), 2 * 200) << "two ranks of a pair read and write";
-  network.levels.front().memory_rate = 8;
+  machine.levels.front().memory_rate = 8;
   EXPECT_EQ(last_exit(8), 4 * 200 / 4.0);
 }
 
 TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
-  Network network{.line = 1, .levels = {{.ranks = 2, .line = 1}, {.line = 10}}, .ranks_per_node = 2};
+  SimulatedMachine machine{.line = 1, .levels = {{.ranks = 2, .line = 1}, {.line = 10}}, .ranks_per_node = 2};
   const auto last_exit = [&] {
-    Simulator simulator(network.ranks_per_node, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(machine.ranks_per_node, machine, {.board_window_bytes = BoardShape::smallest_chunk});
     return simulator
         .run([](int, Endpoint net) -> Task {
           Board& board = *net.board();
@@ -563,19 +567,19 @@ TEST(SimulatedLines, GoBothWaysInAnExchangeOfMarks) {
         .last_exit;
   };
   EXPECT_EQ(last_exit(), 1 + 1);
-  network.ranks_per_node = 4;  // two of which are far from the other two
+  machine.ranks_per_node = 4;  // two of which are far from the other two
   EXPECT_EQ(last_exit(), 10 + 1);
-  network.ranks_per_node = 1;
+  machine.ranks_per_node = 1;
   EXPECT_EQ(last_exit(), 1);
-  network.ranks_per_node = 4;
-  network.levels.clear();
+  machine.ranks_per_node = 4;
+  machine.levels.clear();
   EXPECT_EQ(last_exit(), 1);
 }
 
 TEST(SimulatedLines, ThatARankGivesTakeTimeBesideTheFirst) {
-  Network network{.line = 1, .put_line = 4, .ranks_per_node = 2};
+  SimulatedMachine machine{.line = 1, .put_line = 4, .ranks_per_node = 2};
   const auto last_exit = [&](std::size_t bytes) {
-    Simulator simulator(2, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(2, machine, {.board_window_bytes = BoardShape::smallest_chunk});
     return simulator.run([&](int, Endpoint net) -> Task { co_await net.board()->touch(bytes); }).last_exit;
   };
   EXPECT_EQ(last_exit(0), 1);
@@ -584,9 +588,10 @@ TEST(SimulatedLines, ThatARankGivesTakeTimeBesideTheFirst) {
 }
 
 TEST(SimulatedLines, OfOneRankLeaveItFasterThanOtherMemoryBeyondACache) {
-  Network network{.copy = 1, .line = 1, .line_gap = 128, .levels = {{.line = 1}}, .ranks_per_node = 2};
+  SimulatedMachine machine{
+      .copy = 1, .line = 1, .line_gap = 128, .levels = {{.line = 1}}, .ranks_per_node = 2};
   const auto last_exit = [&] {
-    Simulator simulator(2, network, {.board_window_bytes = BoardShape::smallest_chunk});
+    Simulator simulator(2, machine, {.board_window_bytes = BoardShape::smallest_chunk});
     simulator.set_call_bytes(1000);
     return simulator
         .run([&](int rank, Endpoint net) -> Task {
@@ -595,7 +600,7 @@ TEST(SimulatedLines, OfOneRankLeaveItFasterThanOtherMemoryBeyondACache) {
         .last_exit;
   };
   EXPECT_EQ(last_exit(), 1 + 128);
-  network.beyond = {{.cache_bytes = 0, .copy = 2}};
+  machine.beyond = {{.cache_bytes = 0, .copy = 2}};
   EXPECT_EQ(last_exit(), 1 + 64);
 }
 

@@ -27,19 +27,19 @@ constexpr Rates machines[] = {
 };
 
 double simulated(const std::string& text, const Rates& rates, Shape shape, std::size_t bytes) {
-  const Network network{.intra_alpha = rates.node_alpha,
-                        .intra_beta = rates.node_beta,
-                        .inter_alpha = rates.alpha,
-                        .inter_beta = rates.beta,
-                        .injection_rate = rates.injection_rate,
-                        .gamma = rates.gamma,
-                        .envelope_bytes = rates.envelope_bytes,
-                        .eager_bytes = eager_bytes,
-                        .ranks_per_node = shape.ranks_per_node};
+  const SimulatedMachine machine{.intra_alpha = rates.node_alpha,
+                                 .intra_beta = rates.node_beta,
+                                 .inter_alpha = rates.alpha,
+                                 .inter_beta = rates.beta,
+                                 .injection_rate = rates.injection_rate,
+                                 .gamma = rates.gamma,
+                                 .envelope_bytes = rates.envelope_bytes,
+                                 .eager_bytes = eager_bytes,
+                                 .ranks_per_node = shape.ranks_per_node};
   const int ranks = shape.nodes * shape.ranks_per_node;
   const Expression expression = parse_expression(Collective::allreduce, text);
   const PhantomCalls calls(Collective::allreduce, bytes, ranks);
-  Simulator simulator(ranks, network, {.phantom = true});
+  Simulator simulator(ranks, machine, {.phantom = true});
   return simulator
       .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())

@@ -16,13 +16,13 @@
 namespace offbeat {
 namespace {
 
-constexpr Network network{.intra_alpha = 1e-6,
-                          .intra_beta = 1e-9,
-                          .inter_alpha = 2e-6,
-                          .inter_beta = 2e-9,
-                          .gamma = 1e-10,
-                          .copy = 1e-10,
-                          .ranks_per_node = 4};
+constexpr SimulatedMachine machine{.intra_alpha = 1e-6,
+                                   .intra_beta = 1e-9,
+                                   .inter_alpha = 2e-6,
+                                   .inter_beta = 2e-9,
+                                   .gamma = 1e-10,
+                                   .copy = 1e-10,
+                                   .ranks_per_node = 4};
 
 std::vector<double> exits(Collective collective, const Expression& expression, int ranks, bool with_data) {
   constexpr std::size_t count = 1000;
@@ -30,7 +30,7 @@ std::vector<double> exits(Collective collective, const Expression& expression, i
   std::optional<CheckedCalls> checked;
   if (with_data) checked.emplace(ranks, Case{collective, count});
   const bool on_board = expression.algorithm->needs.board == OnBoard::one_node;
-  Simulator simulator(ranks, network,
+  Simulator simulator(ranks, machine,
                       {.phantom = !with_data, .board_window_bytes = on_board ? std::size_t{65536} : 0});
   const auto make = [&](int rank, Endpoint net) {
     const Call call = phantoms.call_of_rank(rank);

@@ -51,7 +51,7 @@ class ReduceScatterOrder : public testing::Test {
   static std::vector<Block> results(const std::string& text, int ranks) {
     CheckedCalls checked = make(ranks);
     const Expression expression = parse_expression(Collective::reduce_scatter, text);
-    Simulator simulator(ranks, awkward_network());
+    Simulator simulator(ranks, awkward_machine());
     simulator.run([&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); });
     std::vector<Block> results;
     for (int rank = 0; rank < ranks; ++rank) results.push_back(checked.result_of(rank));

@@ -30,8 +30,9 @@ class Cost : public testing::Test {
   static double time_of(Collective collective, const std::string& text, int ranks, int root = 0) {
     const Expression expression = parse_expression(collective, text);
     const Reduction sum(ElementType::uint8, ReduceOp::sum);
-    const Network network{.inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
-    Simulator simulator(ranks, network, {.phantom = true});
+    const SimulatedMachine machine{
+        .inter_alpha = a, .inter_beta = b, .gamma = c, .eager_bytes = std::size_t{1} << 40};
+    Simulator simulator(ranks, machine, {.phantom = true});
     const std::size_t all = bytes * static_cast<std::size_t>(ranks);
     const auto call_of = [&](int rank) -> Call {
       Call call{collective, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum, root};
@@ -104,9 +105,9 @@ TEST(ReduceOnTheBoard, TheRootOfTwoCombinesUnlessTheOtherIsLate) {
     SCOPED_TRACE("root " + std::to_string(root));
     const auto lines_read = [&](double root_comes, double other_comes) {
       const Call call{Collective::reduce, {nullptr, bytes, 1}, {nullptr, bytes, 1}, &sum, root};
-      const Network network{
+      const SimulatedMachine machine{
           .gamma = 1e-10, .copy = 1e-10, .line = 40e-9, .levels = {{.line = 40e-9}}, .ranks_per_node = 2};
-      Simulator simulator(2, network, {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
+      Simulator simulator(2, machine, {.phantom = true, .board_window_bytes = std::size_t{1} << 20});
       std::vector<double> arrivals(2, other_comes);
       arrivals[static_cast<std::size_t>(root)] = root_comes;
       const auto make = [&](int, Endpoint net) { return carry_out(net, call, expression); };

@@ -20,10 +20,10 @@ constexpr Collective prefixes[] = {Collective::scan, Collective::exscan};
 
 CheckedCalls run(const Case& what, const std::string& text, int ranks, std::size_t window_bytes = 0) {
   CheckedCalls checked(ranks, what);
-  Network network = awkward_network();
-  network.ranks_per_node = ranks;
+  SimulatedMachine machine = awkward_machine();
+  machine.ranks_per_node = ranks;
   const Expression expression = parse_expression(what.collective, text);
-  Simulator simulator(ranks, network, {.board_window_bytes = window_bytes});
+  Simulator simulator(ranks, machine, {.board_window_bytes = window_bytes});
   simulator.run([&](int rank, Endpoint net) { return carry_out(net, checked.args(rank), expression); }, {},
                 expression.lanes());
   return checked;

@@ -29,18 +29,18 @@ constexpr double alpha = 0x1p-10;
 constexpr double beta = 0x1p-20;
 constexpr double gamma_ = 0x1p-21;
 
-Network flat() {
-  Network network;
-  network.intra_alpha = network.inter_alpha = alpha;
-  network.intra_beta = network.inter_beta = beta;
-  network.gamma = gamma_;
-  return network;
+SimulatedMachine flat() {
+  SimulatedMachine machine;
+  machine.intra_alpha = machine.inter_alpha = alpha;
+  machine.intra_beta = machine.inter_beta = beta;
+  machine.gamma = gamma_;
+  return machine;
 }
 
-Network rendezvous() {
-  Network network = flat();
-  network.eager_bytes = 0;
-  return network;
+SimulatedMachine rendezvous() {
+  SimulatedMachine machine = flat();
+  machine.eager_bytes = 0;
+  return machine;
 }
 
 const Reduction sum(ElementType::int64, ReduceOp::sum);
@@ -195,9 +195,9 @@ Task receive_and_peek(Endpoint net, Vector data, std::int64_t& value, std::int64
 // Closed forms.
 
 TEST(SimulatedTime, PingPongTakesTwiceAlphaPlusBytesTimesBeta) {
-  for (const Network& network : {flat(), rendezvous()}) {
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
     for (const std::size_t bytes : {1u, 100u, 100000u}) {
-      Simulator simulator(2, network, phantoms);
+      Simulator simulator(2, machine, phantoms);
       const auto result = simulator.run([&](int rank, Endpoint net) -> Task {
         if (rank == 0) co_await net.send(1, phantom(bytes));
         co_await net.receive(1 - rank, phantom(bytes));
@@ -211,11 +211,11 @@ TEST(SimulatedTime, PingPongTakesTwiceAlphaPlusBytesTimesBeta) {
 }
 
 TEST(SimulatedTime, RecursiveDoublingHasItsClosedForm) {
-  for (const Network& network : {flat(), rendezvous()}) {
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
     for (int steps = 0; steps <= 8; ++steps) {
       const int p = 1 << steps;
       std::vector<std::vector<std::int64_t>> values(static_cast<std::size_t>(p), {1, 2, 3});
-      Simulator simulator(p, network);
+      Simulator simulator(p, machine);
       const auto result = simulator.run([&](int rank, Endpoint net) {
         return recursive_doubling(net, view(values[static_cast<std::size_t>(rank)]));
       });
@@ -227,7 +227,7 @@ TEST(SimulatedTime, RecursiveDoublingHasItsClosedForm) {
 }
 
 TEST(SimulatedTime, RingHasItsClosedForm) {
-  for (const Network& network : {flat(), rendezvous()}) {
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
     for (const int p : {2, 3, 4, 7, 12, 32}) {
       std::vector<std::vector<std::int64_t>> values(static_cast<std::size_t>(p));
       for (auto& value : values) value.resize(5 * static_cast<std::size_t>(p));
@@ -235,7 +235,7 @@ TEST(SimulatedTime, RingHasItsClosedForm) {
         auto& mine = values[static_cast<std::size_t>(rank)];
         std::iota(mine.begin(), mine.end(), rank);
       }
-      Simulator simulator(p, network);
+      Simulator simulator(p, machine);
       const auto result = simulator.run(
           [&](int rank, Endpoint net) { return ring(net, view(values[static_cast<std::size_t>(rank)])); });
       const double block = 40;
@@ -249,8 +249,8 @@ TEST(SimulatedTime, RingHasItsClosedForm) {
 }
 
 TEST(SimulatedTime, MessagesToOneRankShareItsInPort) {
-  for (const Network& network : {flat(), rendezvous()}) {
-    Simulator simulator(9, network, phantoms);
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
+    Simulator simulator(9, machine, phantoms);
     const auto result = simulator.run(
         [&](int rank, Endpoint net) {
           return rank == 8 ? receive_from_each(net, 0, 8, 64) : send(net, 8, phantom(64), rank);
@@ -261,8 +261,8 @@ TEST(SimulatedTime, MessagesToOneRankShareItsInPort) {
 }
 
 TEST(SimulatedTime, MessagesOfOneRankShareItsOutPort) {
-  for (const Network& network : {flat(), rendezvous()}) {
-    Simulator simulator(9, network, phantoms);
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
+    Simulator simulator(9, machine, phantoms);
     const auto result = simulator.run(
         [&](int rank, Endpoint net) {
           return rank == 8 ? send_to_each(net, 0, 8, 64) : receive_on_lane(net, 8, 64, rank);
@@ -280,11 +280,11 @@ TEST(SimulatedTime, MessagesOfOneNodeShareItsInjectionRate) {
   for (const double rate : {0.5, 1.0, 1.5, 3.0, 64.0, std::numeric_limits<double>::infinity()}) {
     for (const std::size_t eager_bytes : {std::size_t{0}, std::size_t{1} << 20}) {
       for (int ppn = 1; ppn <= 8; ++ppn) {
-        Network network = flat();
-        network.ranks_per_node = ppn;
-        network.injection_rate = rate / beta;
-        network.eager_bytes = eager_bytes;
-        Simulator simulator(2 * ppn, network, phantoms);
+        SimulatedMachine machine = flat();
+        machine.ranks_per_node = ppn;
+        machine.injection_rate = rate / beta;
+        machine.eager_bytes = eager_bytes;
+        Simulator simulator(2 * ppn, machine, phantoms);
         const auto result = simulator.run([&](int rank, Endpoint net) {
           return rank < ppn ? send(net, rank + ppn, phantom(4096)) : receive(net, rank - ppn, phantom(4096));
         });
@@ -303,8 +303,8 @@ constexpr double o_r = 0x5p-13;
 constexpr double gap = 0x7p-13;
 
 // One message between nodes, or within a node if `ranks_per_node` is 2. The receiver arrives at `late`.
-SimulationResult one_message(const Network& network, std::size_t bytes, double late = 0) {
-  Simulator simulator(2, network, phantoms);
+SimulationResult one_message(const SimulatedMachine& machine, std::size_t bytes, double late = 0) {
+  Simulator simulator(2, machine, phantoms);
   return simulator.run(
       [&](int rank, Endpoint net) {
         return rank == 0 ? send(net, 1, phantom(bytes)) : receive(net, 0, phantom(bytes));
@@ -313,69 +313,69 @@ SimulationResult one_message(const Network& network, std::size_t bytes, double l
 }
 
 TEST(SimulatedTime, OverheadsOccupyTheCoresOfSenderAndReceiver) {
-  for (Network network : {flat(), rendezvous()}) {
-    network.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
-    const bool eager = network.eager_bytes > 0;
+  for (SimulatedMachine machine : {flat(), rendezvous()}) {
+    machine.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
+    const bool eager = machine.eager_bytes > 0;
     const double received = o_s + alpha + 64 * beta;
-    const auto at_once = one_message(network, 64);
+    const auto at_once = one_message(machine, 64);
     EXPECT_EQ(at_once.exits[0], eager ? o_s + 64 * beta : received);
     EXPECT_EQ(at_once.exits[1], received + o_r);
     // The message waits for the receiver, whose core takes its time then.
-    const auto late = one_message(network, 64, 1);
+    const auto late = one_message(machine, 64, 1);
     EXPECT_EQ(late.exits[1], 1 + (eager ? 0 : alpha + 64 * beta) + o_r);
-    network.ranks_per_node = 2;
-    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 64 * beta);  // they are those between nodes
-    network.intra_message = network.inter_message;
-    EXPECT_EQ(one_message(network, 64).exits[1], received + o_r);
+    machine.ranks_per_node = 2;
+    EXPECT_EQ(one_message(machine, 64).exits[1], alpha + 64 * beta);  // they are those between nodes
+    machine.intra_message = machine.inter_message;
+    EXPECT_EQ(one_message(machine, 64).exits[1], received + o_r);
   }
 }
 
 // A message within a node, through memory that both ranks share: a copy in, and a copy out.
-Network copied() {
-  Network network = flat();
-  network.ranks_per_node = 8;
-  network.intra_send_copy = network.intra_receive_copy = beta;
-  network.intra_longer_messages = {{128, alpha, beta}};  // those are copied by no core
-  return network;
+SimulatedMachine copied() {
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 8;
+  machine.intra_send_copy = machine.intra_receive_copy = beta;
+  machine.intra_longer_messages = {{128, alpha, beta}};  // those are copied by no core
+  return machine;
 }
 
 TEST(SimulatedTime, TheCopiesOfAMessageOverlapIfItIsAlone) {
   for (const std::size_t eager_bytes : {std::size_t{0}, std::size_t{1} << 20}) {
-    Network network = copied();
-    network.eager_bytes = eager_bytes;
-    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 64 * beta);
+    SimulatedMachine machine = copied();
+    machine.eager_bytes = eager_bytes;
+    EXPECT_EQ(one_message(machine, 64).exits[1], alpha + 64 * beta);
     // The copy out waits for the receiver, and is all that is left if the message is there.
-    EXPECT_EQ(one_message(network, 64, 1).exits[1], 1 + (eager_bytes > 0 ? 0 : alpha) + 64 * beta);
-    network.intra_send_copy = 2 * beta;  // slower than the port
-    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 128 * beta);
-    network.intra_send_copy = beta;
-    network.intra_receive_copy = 2 * beta;
-    EXPECT_EQ(one_message(network, 64).exits[1], alpha + 128 * beta);
+    EXPECT_EQ(one_message(machine, 64, 1).exits[1], 1 + (eager_bytes > 0 ? 0 : alpha) + 64 * beta);
+    machine.intra_send_copy = 2 * beta;  // slower than the port
+    EXPECT_EQ(one_message(machine, 64).exits[1], alpha + 128 * beta);
+    machine.intra_send_copy = beta;
+    machine.intra_receive_copy = 2 * beta;
+    EXPECT_EQ(one_message(machine, 64).exits[1], alpha + 128 * beta);
   }
 }
 
 TEST(SimulatedTime, InAnExchangeEachCoreMakesBothCopies) {
-  const auto exchanged = [](const Network& network, std::size_t bytes) {
-    Simulator simulator(2, network, phantoms);
+  const auto exchanged = [](const SimulatedMachine& machine, std::size_t bytes) {
+    Simulator simulator(2, machine, phantoms);
     return simulator.run([&](int, Endpoint net) { return recursive_doubling(net, phantom(bytes)); })
         .last_exit;
   };
-  Network network = copied();
-  network.gamma = 0;
-  network.intra_alpha = beta;
-  EXPECT_EQ(exchanged(network, 64), 2 * 64 * beta);
-  EXPECT_EQ(exchanged(network, 128), alpha + 128 * beta);
-  network.intra_receive_copy = 0;  // the sender alone copies
-  EXPECT_EQ(exchanged(network, 64), beta + 64 * beta);
+  SimulatedMachine machine = copied();
+  machine.gamma = 0;
+  machine.intra_alpha = beta;
+  EXPECT_EQ(exchanged(machine, 64), 2 * 64 * beta);
+  EXPECT_EQ(exchanged(machine, 128), alpha + 128 * beta);
+  machine.intra_receive_copy = 0;  // the sender alone copies
+  EXPECT_EQ(exchanged(machine, 64), beta + 64 * beta);
 }
 
 TEST(SimulatedTime, ACoreTakesAStepToBeginAnExchangeOrAComputation) {
   constexpr double step = 0x3p-13;
-  Network network = flat();
-  network.step = step;
-  EXPECT_EQ(one_message(network, 64).exits[1], step + alpha + 64 * beta + step);
-  EXPECT_EQ(one_message(network, 64, 1).exits[1], 1 + step);
-  Simulator simulator(2, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.step = step;
+  EXPECT_EQ(one_message(machine, 64).exits[1], step + alpha + 64 * beta + step);
+  EXPECT_EQ(one_message(machine, 64, 1).exits[1], 1 + step);
+  Simulator simulator(2, machine, phantoms);
   const auto last_exit = [&](auto work) {
     return simulator.run([&](int rank, Endpoint net) { return work(rank, net); }).last_exit;
   };
@@ -385,8 +385,8 @@ TEST(SimulatedTime, ACoreTakesAStepToBeginAnExchangeOrAComputation) {
 }
 
 TEST(SimulatedTime, CopiesOfMessagesShareTheCoreWithReductions) {
-  const Network network = copied();
-  Simulator simulator(2, network, phantoms);
+  const SimulatedMachine machine = copied();
+  Simulator simulator(2, machine, phantoms);
   const auto result = simulator.run(
       [&](int rank, Endpoint net) {
         if (rank == 0) return send(net, 1, phantom(64));
@@ -399,10 +399,10 @@ TEST(SimulatedTime, CopiesOfMessagesShareTheCoreWithReductions) {
 }
 
 TEST(SimulatedTime, ManyMessagesAtOnceOccupyTheCoreOneAfterTheOther) {
-  for (Network network : {flat(), rendezvous()}) {
-    network.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
+  for (SimulatedMachine machine : {flat(), rendezvous()}) {
+    machine.inter_message = {.send_overhead = o_s, .receive_overhead = o_r};
     const auto result = [&](bool in) {
-      Simulator simulator(9, network, phantoms);
+      Simulator simulator(9, machine, phantoms);
       return simulator.run(
           [&](int rank, Endpoint net) {
             if (in) return rank == 8 ? receive_from_each(net, 0, 8, 1) : send(net, 8, phantom(1), rank);
@@ -418,9 +418,9 @@ TEST(SimulatedTime, ManyMessagesAtOnceOccupyTheCoreOneAfterTheOther) {
 }
 
 TEST(SimulatedTime, MessagesAndReductionsShareTheCore) {
-  Network network = flat();
-  network.inter_message.send_overhead = o_s;
-  Simulator simulator(2, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.inter_message.send_overhead = o_s;
+  Simulator simulator(2, machine, phantoms);
   const auto result = simulator.run(
       [&](int rank, Endpoint net) {
         if (rank == 1) return receive(net, 0, phantom(8));
@@ -433,9 +433,9 @@ TEST(SimulatedTime, MessagesAndReductionsShareTheCore) {
 }
 
 TEST(SimulatedTime, GapsSeparateTheMessagesOfAPort) {
-  for (Network network : {flat(), rendezvous()}) {
+  for (SimulatedMachine machine : {flat(), rendezvous()}) {
     const auto last = [&](bool in) {
-      Simulator simulator(9, network, phantoms);
+      Simulator simulator(9, machine, phantoms);
       return simulator
           .run(
               [&](int rank, Endpoint net) {
@@ -445,10 +445,10 @@ TEST(SimulatedTime, GapsSeparateTheMessagesOfAPort) {
               {}, 8)
           .last_exit;
     };
-    network.inter_message = {.send_gap = gap};
+    machine.inter_message = {.send_gap = gap};
     EXPECT_EQ(last(false), alpha + 8 * 64 * beta + 7 * gap);
     EXPECT_EQ(last(true), alpha + 8 * 64 * beta);
-    network.inter_message = {.receive_gap = gap};
+    machine.inter_message = {.receive_gap = gap};
     EXPECT_EQ(last(false), alpha + 8 * 64 * beta);
     EXPECT_EQ(last(true), alpha + 8 * 64 * beta + 7 * gap);
   }
@@ -456,11 +456,11 @@ TEST(SimulatedTime, GapsSeparateTheMessagesOfAPort) {
 
 TEST(SimulatedTime, TheCardOfANodeSendsItsMessagesAGapApart) {
   for (const double rate : {std::numeric_limits<double>::infinity(), 1e9}) {
-    for (Network network : {flat(), rendezvous()}) {
-      network.ranks_per_node = 8;
-      network.node_gap = gap;
-      network.injection_rate = rate;
-      Simulator simulator(16, network, phantoms);
+    for (SimulatedMachine machine : {flat(), rendezvous()}) {
+      machine.ranks_per_node = 8;
+      machine.node_gap = gap;
+      machine.injection_rate = rate;
+      Simulator simulator(16, machine, phantoms);
       const auto result = simulator.run([&](int rank, Endpoint net) {
         return rank < 8 ? send(net, rank + 8, phantom(64)) : receive(net, rank - 8, phantom(64));
       });
@@ -468,7 +468,7 @@ TEST(SimulatedTime, TheCardOfANodeSendsItsMessagesAGapApart) {
         const double left = rank * gap + 64 * beta;
         EXPECT_EQ(result.exits[static_cast<std::size_t>(rank) + 8], alpha + left);
         EXPECT_EQ(result.exits[static_cast<std::size_t>(rank)],
-                  network.eager_bytes > 0 ? left : alpha + left);
+                  machine.eager_bytes > 0 ? left : alpha + left);
       }
     }
   }
@@ -476,19 +476,19 @@ TEST(SimulatedTime, TheCardOfANodeSendsItsMessagesAGapApart) {
 
 TEST(SimulatedTime, AMessageAboveTheEagerLimitAsksFirst) {
   constexpr double way = 0x3p-11;
-  Network network = flat();
-  network.eager_bytes = 64;
-  network.inter_message = {.send_overhead = o_s, .handshake = way};
-  EXPECT_EQ(one_message(network, 64).exits[1], o_s + alpha + 64 * beta);
-  EXPECT_EQ(one_message(network, 65).exits[1], o_s + 2 * way + alpha + 65 * beta);
-  EXPECT_EQ(one_message(network, 65, way).exits[1], o_s + 2 * way + alpha + 65 * beta);
+  SimulatedMachine machine = flat();
+  machine.eager_bytes = 64;
+  machine.inter_message = {.send_overhead = o_s, .handshake = way};
+  EXPECT_EQ(one_message(machine, 64).exits[1], o_s + alpha + 64 * beta);
+  EXPECT_EQ(one_message(machine, 65).exits[1], o_s + 2 * way + alpha + 65 * beta);
+  EXPECT_EQ(one_message(machine, 65, way).exits[1], o_s + 2 * way + alpha + 65 * beta);
   // The request is there when the receiver comes; only the answer is left.
-  EXPECT_EQ(one_message(network, 65, 1).exits[1], 1 + way + alpha + 65 * beta);
-  network.intra_eager_bytes = 100;
-  network.ranks_per_node = 2;
-  network.intra_message = network.inter_message;
-  EXPECT_EQ(one_message(network, 65).exits[1], o_s + alpha + 65 * beta);
-  EXPECT_EQ(one_message(network, 101).exits[1], o_s + 2 * way + alpha + 101 * beta);
+  EXPECT_EQ(one_message(machine, 65, 1).exits[1], 1 + way + alpha + 65 * beta);
+  machine.intra_eager_bytes = 100;
+  machine.ranks_per_node = 2;
+  machine.intra_message = machine.inter_message;
+  EXPECT_EQ(one_message(machine, 65).exits[1], o_s + alpha + 65 * beta);
+  EXPECT_EQ(one_message(machine, 101).exits[1], o_s + 2 * way + alpha + 101 * beta);
 }
 
 // Every rank of the first node has a message from a node of its own.
@@ -496,13 +496,13 @@ TEST(SimulatedTime, MessagesToOneNodeShareItsEjectionRate) {
   for (const double rate : {0.5, 1.0, 1.5, 3.0, 64.0, std::numeric_limits<double>::infinity()}) {
     for (const std::size_t eager_bytes : {std::size_t{0}, std::size_t{1} << 20}) {
       for (int ppn = 1; ppn <= 8; ++ppn) {
-        Network network = flat();
+        SimulatedMachine machine = flat();
         for (int rank = 0; rank < 2 * ppn; ++rank)
-          network.node_of_rank.push_back(std::max(0, rank - ppn + 1));
-        network.ejection_rate = rate / beta;
-        network.injection_rate = 2 / beta;  // of no effect
-        network.eager_bytes = eager_bytes;
-        Simulator simulator(2 * ppn, network, phantoms);
+          machine.node_of_rank.push_back(std::max(0, rank - ppn + 1));
+        machine.ejection_rate = rate / beta;
+        machine.injection_rate = 2 / beta;  // of no effect
+        machine.eager_bytes = eager_bytes;
+        Simulator simulator(2 * ppn, machine, phantoms);
         const auto result = simulator.run([&](int rank, Endpoint net) {
           return rank < ppn ? receive(net, rank + ppn, phantom(4096)) : send(net, rank - ppn, phantom(4096));
         });
@@ -517,11 +517,11 @@ TEST(SimulatedTime, MessagesToOneNodeShareItsEjectionRate) {
 TEST(SimulatedTime, AMessageIsUnderBothLimitsAtOnce) {
   for (const double out : {1.0, 2.0, 4.0}) {
     for (const double in : {1.0, 2.0, 4.0}) {
-      Network network = flat();
-      network.ranks_per_node = 8;
-      network.injection_rate = out / beta;
-      network.ejection_rate = in / beta;
-      Simulator simulator(16, network, phantoms);
+      SimulatedMachine machine = flat();
+      machine.ranks_per_node = 8;
+      machine.injection_rate = out / beta;
+      machine.ejection_rate = in / beta;
+      Simulator simulator(16, machine, phantoms);
       const auto result = simulator.run([&](int rank, Endpoint net) {
         return rank < 8 ? send(net, rank + 8, phantom(4096)) : receive(net, rank - 8, phantom(4096));
       });
@@ -534,17 +534,17 @@ TEST(SimulatedTime, AMessageIsUnderBothLimitsAtOnce) {
 TEST(SimulatedTime, CoresOfANodeShareItsMemory) {
   const double alone = 3 / gamma_;  // bytes per second of one core that reduces
   for (const double share : {0.5, 1.0, 3.0, 16.0}) {
-    Network network = flat();
-    network.ranks_per_node = 8;
-    network.memory_rate = share * alone;
+    SimulatedMachine machine = flat();
+    machine.ranks_per_node = 8;
+    machine.memory_rate = share * alone;
     for (const int busy : {1, 2, 8}) {
-      Simulator simulator(16, network, phantoms);
+      Simulator simulator(16, machine, phantoms);
       const auto result = simulator.run(
           [&](int rank, Endpoint net) { return rank < busy ? reduce_two(net, phantom(8192)) : idle(); });
       EXPECT_DOUBLE_EQ(result.last_exit, 8192 * gamma_ * std::max(1.0, busy / share));
     }
     // The computations of one rank follow one another, and another node has memory of its own.
-    Simulator simulator(16, network, phantoms);
+    Simulator simulator(16, machine, phantoms);
     const auto result = simulator.run(
         [&](int rank, Endpoint net) {
           return rank % 8 == 0 ? reduce_two_in_branches(net, 4, phantom(8192)) : idle();
@@ -557,10 +557,10 @@ TEST(SimulatedTime, CoresOfANodeShareItsMemory) {
 
 TEST(SimulatedTime, AMessageWithinANodeMovesThroughItsMemoryLikeACopy) {
   for (const double share : {0.5, 1.0, 3.0, 16.0}) {
-    for (Network network : {flat(), rendezvous()}) {
-      network.ranks_per_node = 8;
-      network.memory_rate = share * 2 / beta;
-      Simulator simulator(8, network, phantoms);
+    for (SimulatedMachine machine : {flat(), rendezvous()}) {
+      machine.ranks_per_node = 8;
+      machine.memory_rate = share * 2 / beta;
+      Simulator simulator(8, machine, phantoms);
       const auto result = simulator.run([&](int rank, Endpoint net) {
         return rank < 4 ? send(net, rank + 4, phantom(4096)) : receive(net, rank - 4, phantom(4096));
       });
@@ -571,30 +571,30 @@ TEST(SimulatedTime, AMessageWithinANodeMovesThroughItsMemoryLikeACopy) {
 
 TEST(SimulatedTime, CostsMustNotBeNegative) {
   const auto refuses = [](auto&& change) {
-    Network network = flat();
-    change(network);
-    EXPECT_THROW(Simulator(2, network, phantoms), UsageError);
+    SimulatedMachine machine = flat();
+    change(machine);
+    EXPECT_THROW(Simulator(2, machine, phantoms), UsageError);
   };
-  refuses([](Network& network) { network.inter_message.send_overhead = -1; });
-  refuses([](Network& network) { network.intra_message.handshake = -1; });
-  refuses([](Network& network) { network.intra_send_copy = -1; });
-  refuses([](Network& network) { network.intra_longer_messages = {{1, 0, 0, 0, -1}}; });
-  refuses([](Network& network) { network.put_line = -1; });
-  refuses([](Network& network) { network.step = -1; });
-  refuses([](Network& network) { network.beyond = {{.cache_bytes = 1, .copy = -1}}; });
-  refuses([](Network& network) { network.beyond = {{.cache_bytes = 1, .memory_rate = 0}}; });
-  refuses([](Network& network) { network.node_gap = -1; });
-  refuses([](Network& network) { network.ejection_rate = 0; });
-  refuses([](Network& network) { network.memory_rate = -1; });
+  refuses([](SimulatedMachine& machine) { machine.inter_message.send_overhead = -1; });
+  refuses([](SimulatedMachine& machine) { machine.intra_message.handshake = -1; });
+  refuses([](SimulatedMachine& machine) { machine.intra_send_copy = -1; });
+  refuses([](SimulatedMachine& machine) { machine.intra_longer_messages = {{1, 0, 0, 0, -1}}; });
+  refuses([](SimulatedMachine& machine) { machine.put_line = -1; });
+  refuses([](SimulatedMachine& machine) { machine.step = -1; });
+  refuses([](SimulatedMachine& machine) { machine.beyond = {{.cache_bytes = 1, .copy = -1}}; });
+  refuses([](SimulatedMachine& machine) { machine.beyond = {{.cache_bytes = 1, .memory_rate = 0}}; });
+  refuses([](SimulatedMachine& machine) { machine.node_gap = -1; });
+  refuses([](SimulatedMachine& machine) { machine.ejection_rate = 0; });
+  refuses([](SimulatedMachine& machine) { machine.memory_rate = -1; });
 }
 
 TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
-  Network network = flat();
-  network.ranks_per_node = 2;
-  network.intra_longer_messages = {{64, 2 * alpha, beta / 2}};
-  network.inter_longer_messages = {{64, 4 * alpha, beta / 4}, {128, 8 * alpha, beta / 8}};
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 2;
+  machine.intra_longer_messages = {{64, 2 * alpha, beta / 2}};
+  machine.inter_longer_messages = {{64, 4 * alpha, beta / 4}, {128, 8 * alpha, beta / 8}};
   const auto time = [&](int to, std::size_t bytes) {
-    Simulator simulator(3, network, phantoms);
+    Simulator simulator(3, machine, phantoms);
     return simulator
         .run([&](int rank, Endpoint net) {
           return rank == 0    ? send(net, to, phantom(bytes))
@@ -608,14 +608,14 @@ TEST(SimulatedTime, LongerMessagesHaveLatencyAndBandwidthOfTheirOwn) {
   EXPECT_EQ(time(2, 63), alpha + 63 * beta);
   EXPECT_EQ(time(2, 64), 4 * alpha + 64 * beta / 4);
   EXPECT_EQ(time(2, 128), 8 * alpha + 128 * beta / 8);
-  network.inter_longer_messages = {{128, 0, 0}, {64, 0, 0}};
-  EXPECT_THROW(Simulator(3, network, phantoms), UsageError);
+  machine.inter_longer_messages = {{128, 0, 0}, {64, 0, 0}};
+  EXPECT_THROW(Simulator(3, machine, phantoms), UsageError);
 }
 
 TEST(SimulatedTime, MessagesWithinANodeAndBetweenNodesDoNotWaitForOneAnother) {
-  Network network = flat();
-  network.ranks_per_node = 2;
-  Simulator simulator(4, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 2;
+  Simulator simulator(4, machine, phantoms);
   const auto result = simulator.run(
       [&](int rank, Endpoint net) {
         if (rank == 0) return send_to_each(net, 1, 2, 64);
@@ -627,9 +627,9 @@ TEST(SimulatedTime, MessagesWithinANodeAndBetweenNodesDoNotWaitForOneAnother) {
 }
 
 TEST(SimulatedTime, EnvelopesTakeTimeAndAreNoData) {
-  Network network = flat();
-  network.envelope_bytes = 16;
-  Simulator simulator(2, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.envelope_bytes = 16;
+  Simulator simulator(2, machine, phantoms);
   const auto result = simulator.run([&](int rank, Endpoint net) {
     return rank == 0 ? send(net, 1, phantom(64)) : receive(net, 0, phantom(64));
   });
@@ -639,10 +639,10 @@ TEST(SimulatedTime, EnvelopesTakeTimeAndAreNoData) {
 
 // Alone a message has the node's rate, which is that of one rank here, two have half of it each.
 TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
-  Network network = flat();
-  network.ranks_per_node = 2;
-  network.injection_rate = 1 / beta;
-  Simulator simulator(6, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 2;
+  machine.injection_rate = 1 / beta;
+  Simulator simulator(6, machine, phantoms);
   const std::array<double, 6> arrivals{0, 16 * beta, 0, 0, 0, 0};
   const auto result = simulator.run(
       [&](int rank, Endpoint net) -> Task {
@@ -660,11 +660,11 @@ TEST(SimulatedTime, MessagesThatLeaveANodeShareItsRateWhileTheyDo) {
 
 // The later it is, the less exactly can be told when a message has left: nobody must wait for that for ever.
 TEST(SimulatedTime, ANodesRateIsForLateMessagesToo) {
-  Network network = flat();
-  network.ranks_per_node = 2;
-  network.inter_beta = 1e-10;
-  network.injection_rate = 12e9;
-  Simulator simulator(4, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 2;
+  machine.inter_beta = 1e-10;
+  machine.injection_rate = 12e9;
+  Simulator simulator(4, machine, phantoms);
   for (const double begin : {0.01, 1.0, 7.0, 1e3, 1e9}) {
     const std::vector<double> arrivals(4, begin);
     const auto result =
@@ -674,12 +674,12 @@ TEST(SimulatedTime, ANodesRateIsForLateMessagesToo) {
 }
 
 TEST(SimulatedTime, DataThatExceedACacheTakeTheTimesBeyondIt) {
-  Network network = flat();
-  network.ranks_per_node = 4;
-  network.copy = 0x1p-22;
-  network.beyond = {{.cache_bytes = 4096, .ranks = 1, .gamma = 2 * gamma_, .copy = 0x1p-20},
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 4;
+  machine.copy = 0x1p-22;
+  machine.beyond = {{.cache_bytes = 4096, .ranks = 1, .gamma = 2 * gamma_, .copy = 0x1p-20},
                     {.cache_bytes = 32768, .ranks = 0, .gamma = 4 * gamma_, .copy = 0x1p-19}};
-  Simulator simulator(8, network, phantoms);
+  Simulator simulator(8, machine, phantoms);
   const auto reduced = [&](std::size_t call_bytes) {
     simulator.set_call_bytes(call_bytes);
     return simulator.run([&](int, Endpoint net) { return reduce_three(net, phantom(1000)); }).last_exit;
@@ -697,10 +697,10 @@ TEST(SimulatedTime, DataThatExceedACacheTakeTheTimesBeyondIt) {
 }
 
 TEST(SimulatedTime, MemoryIsSharedOnlyBeyondACache) {
-  Network network = flat();
-  network.ranks_per_node = 4;
-  network.beyond = {{.cache_bytes = 4096, .gamma = gamma_, .memory_rate = 3 / gamma_}};
-  Simulator simulator(4, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.ranks_per_node = 4;
+  machine.beyond = {{.cache_bytes = 4096, .gamma = gamma_, .memory_rate = 3 / gamma_}};
+  Simulator simulator(4, machine, phantoms);
   const auto reduced = [&] {
     return simulator.run([&](int, Endpoint net) { return reduce_three(net, phantom(1024)); }).last_exit;
   };
@@ -711,11 +711,11 @@ TEST(SimulatedTime, MemoryIsSharedOnlyBeyondACache) {
 }
 
 TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {
-  Network network;
-  network.intra_alpha = 1;
-  network.inter_alpha = 8;
+  SimulatedMachine machine;
+  machine.intra_alpha = 1;
+  machine.inter_alpha = 8;
   const auto times = [&] {
-    Simulator simulator(4, network, phantoms);
+    Simulator simulator(4, machine, phantoms);
     return simulator
         .run(
             [](int rank, Endpoint net) {
@@ -725,21 +725,21 @@ TEST(SimulatedTime, NodesAreBlocksOfRanksOrAsTold) {
         .exits;
   };
   EXPECT_EQ(times(), (std::vector<double>{0, 8, 8, 8}));
-  network.ranks_per_node = 2;
+  machine.ranks_per_node = 2;
   EXPECT_EQ(times(), (std::vector<double>{0, 1, 8, 8}));
-  network.node_of_rank = {7, 0, 7, 0};
+  machine.node_of_rank = {7, 0, 7, 0};
   EXPECT_EQ(times(), (std::vector<double>{0, 8, 1, 8}));
 }
 
 TEST(SimulatedTime, ReductionsAndCopiesTakeTheRanksCoreOneAfterTheOther) {
-  Network network = flat();
-  network.copy = 0x1p-22;
-  Simulator simulator(1, network, phantoms);
+  SimulatedMachine machine = flat();
+  machine.copy = 0x1p-22;
+  Simulator simulator(1, machine, phantoms);
   const Vector data = phantom(1000);
   EXPECT_EQ(simulator.run([&](int, Endpoint net) { return reduce_three(net, data); }).last_exit,
             2 * 1000 * gamma_);
   EXPECT_EQ(simulator.run([&](int, Endpoint net) { return copy_twice(net, data); }).last_exit,
-            2 * 1000 * network.copy);
+            2 * 1000 * machine.copy);
   EXPECT_EQ(
       simulator.run([&](int, Endpoint net) { return reduce_in_branches(net, 5, data); }, {}, 5).last_exit,
       5 * 2 * 1000 * gamma_);
@@ -769,8 +769,8 @@ TEST(SimulatedWaits, AreForWhoIsLateThroughOthersToo) {
 }
 
 TEST(SimulatedWaits, AreForTheReceiverOfALongMessage) {
-  const auto wait_of_sender = [](const Network& network) {
-    Simulator simulator(2, network, phantoms);
+  const auto wait_of_sender = [](const SimulatedMachine& machine) {
+    Simulator simulator(2, machine, phantoms);
     const std::array<double, 2> arrivals{0, 1};
     return simulator
         .run([&](int rank,
@@ -800,8 +800,8 @@ TEST(SimulatedArrival, EarlyRanksWaitAndTheLateOneDecides) {
   const std::vector<double> arrivals{3.0, 0.5, 1.0, 2.0};
   const double step = 8 * beta + 8 * gamma_;
   const double last = 3.0 + 2 * (alpha + step);
-  const auto run = [&](const Network& network) {
-    Simulator simulator(4, network, phantoms);
+  const auto run = [&](const SimulatedMachine& machine) {
+    Simulator simulator(4, machine, phantoms);
     return simulator.run([](int, Endpoint net) { return recursive_doubling(net, phantom(8)); }, arrivals);
   };
   const auto result = run(rendezvous());
@@ -818,8 +818,8 @@ TEST(SimulatedArrival, EarlyRanksWaitAndTheLateOneDecides) {
 TEST(SimulatedArrival, EagerSendsDoNotWaitForTheReceiver) {
   const std::array<double, 2> late_receiver{0, 1};
   const std::array<double, 2> late_sender{1, 0};
-  const auto run = [](const Network& network, std::span<const double> arrivals) {
-    Simulator simulator(2, network, phantoms);
+  const auto run = [](const SimulatedMachine& machine, std::span<const double> arrivals) {
+    Simulator simulator(2, machine, phantoms);
     return simulator
         .run(
             [](int rank, Endpoint net) {
@@ -875,14 +875,14 @@ TEST(SimulatedArrival, RanksMayPauseBetweenCollectives) {
 
 TEST(SimulatedData, PhantomsTakeTheSameTime) {
   for (const int p : {4, 8}) {
-    Network network = flat();
-    network.ranks_per_node = 2;
-    network.intra_alpha = alpha / 3;
-    network.injection_rate = 1.3 / beta;
-    network.eager_bytes = 100;
+    SimulatedMachine machine = flat();
+    machine.ranks_per_node = 2;
+    machine.intra_alpha = alpha / 3;
+    machine.injection_rate = 1.3 / beta;
+    machine.eager_bytes = 100;
     std::vector<std::int64_t> values(60);
-    Simulator real(p, network);
-    Simulator unreal(p, network, phantoms);
+    Simulator real(p, machine);
+    Simulator unreal(p, machine, phantoms);
     for (const auto algorithm : {recursive_doubling, ring}) {
       std::vector<std::vector<std::int64_t>> data(static_cast<std::size_t>(p), values);
       const auto with_data = real.run(
@@ -930,7 +930,7 @@ TEST(SimulatedAdversary, AlgorithmsThatAreRightStayRight) {
     for (const int p : {1, 2, 4, 8}) {
       for (const auto algorithm : {recursive_doubling, ring}) {
         std::vector<std::vector<std::int64_t>> data(static_cast<std::size_t>(p), {1, 2, 3, 4, 5, 6, 7, 8, 9});
-        Simulator simulator(p, Network{}, adversary(seed));
+        Simulator simulator(p, SimulatedMachine{}, adversary(seed));
         simulator.run([&](int rank, Endpoint net) {
           return algorithm(net, view(data[static_cast<std::size_t>(rank)]));
         });
@@ -946,7 +946,7 @@ TEST(SimulatedAdversary, MessagesOfALaneDoNotOvertakeAndLanesDoNotWait) {
   int overtaken = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     std::vector<std::int64_t> order;
-    Simulator simulator(2, Network{}, adversary(seed));
+    Simulator simulator(2, SimulatedMachine{}, adversary(seed));
     simulator.run([&](int, Endpoint net) { return two_lanes(net, order); }, {}, 2);
     std::array<std::int64_t, 2> next{0, 100};
     for (const std::int64_t value : order) ASSERT_EQ(value, next[value < 100 ? 0 : 1]++) << "seed " << seed;
@@ -980,7 +980,7 @@ TEST(SimulatedAdversary, WhatIsReadBeforeItIsThereIsRubbish) {
     std::int64_t mine = 7;
     std::int64_t theirs = 7;
     std::int64_t seen = 0;
-    Simulator simulator(2, Network{}, adversary(seed));
+    Simulator simulator(2, SimulatedMachine{}, adversary(seed));
     simulator.run(
         [&](int rank, Endpoint net) {
           return rank == 0 ? send(net, 1, view(mine)) : receive_and_peek(net, view(theirs), theirs, seen);
@@ -997,7 +997,7 @@ TEST(SimulatedAdversary, TwoSendsBeforeTwoReceivesAreFoundToDeadlock) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     std::array<std::int64_t, 2> mine{};
     std::array<std::int64_t, 2> theirs{};
-    Simulator simulator(2, Network{}, adversary(seed));
+    Simulator simulator(2, SimulatedMachine{}, adversary(seed));
     const std::string error = error_of(simulator, [&](int rank, Endpoint net) {
       const auto self = static_cast<std::size_t>(rank);
       return send_then_receive(net, 1 - rank, view(mine[self]), view(theirs[self]));
@@ -1086,9 +1086,9 @@ TEST(SimulatedMistake, MessageOnTheWrongLaneIsShown) {
 }
 
 TEST(SimulatedMistake, LengthsMustAgree) {
-  for (const Network& network : {flat(), rendezvous()}) {
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
     for (const std::array<double, 2>& arrivals : {std::array<double, 2>{0, 1}, std::array<double, 2>{1, 0}}) {
-      Simulator simulator(2, network, phantoms);
+      Simulator simulator(2, machine, phantoms);
       try {
         simulator.run(
             [](int rank, Endpoint net) {
@@ -1162,20 +1162,20 @@ TEST(SimulatedMistake, IsReportedFromABranchToo) {
 
 TEST(SimulatedMistake, SettingsAreChecked) {
   EXPECT_THROW(Simulator(0, flat()), UsageError);
-  Network network;
-  network.ranks_per_node = 0;
-  EXPECT_THROW(Simulator(2, network), UsageError);
-  network = {};
-  network.node_of_rank = {0};
-  EXPECT_THROW(Simulator(2, network), UsageError);
-  network.node_of_rank = {0, -1};
-  EXPECT_THROW(Simulator(2, network), UsageError);
-  network = {};
-  network.injection_rate = 0;
-  EXPECT_THROW(Simulator(2, network), UsageError);
-  network = {};
-  network.gamma = -1;
-  EXPECT_THROW(Simulator(2, network), UsageError);
+  SimulatedMachine machine;
+  machine.ranks_per_node = 0;
+  EXPECT_THROW(Simulator(2, machine), UsageError);
+  machine = {};
+  machine.node_of_rank = {0};
+  EXPECT_THROW(Simulator(2, machine), UsageError);
+  machine.node_of_rank = {0, -1};
+  EXPECT_THROW(Simulator(2, machine), UsageError);
+  machine = {};
+  machine.injection_rate = 0;
+  EXPECT_THROW(Simulator(2, machine), UsageError);
+  machine = {};
+  machine.gamma = -1;
+  EXPECT_THROW(Simulator(2, machine), UsageError);
   Simulator simulator(2, flat());
   const auto run = [&](std::vector<double> arrivals) {
     simulator.run([](int, Endpoint) { return idle(); }, arrivals);
@@ -1216,8 +1216,8 @@ TEST(SimulatedEvents, ComeOutInOrder) {
 
 // What an algorithm says about its call, beside the data.
 TEST(Phantoms, TheHeadOfAMessageIsData) {
-  for (const Network& network : {flat(), rendezvous()}) {
-    Simulator simulator(2, network, phantoms);
+  for (const SimulatedMachine& machine : {flat(), rendezvous()}) {
+    Simulator simulator(2, machine, phantoms);
     std::array<unsigned char, 16> received{};
     const auto make = [&](int rank, Endpoint net) -> Task {
       return [](Endpoint net, int rank, std::array<unsigned char, 16>& received) -> Task {

@@ -190,7 +190,7 @@ TEST(Suara, ThePapersRuleComesOutWithItsFormulas) {
 
 double simulated(int ranks, const std::string& text, std::size_t bytes, const Parameters& machine) {
   const Expression expression = parse_expression(Collective::allreduce, text);
-  const Network network{
+  const SimulatedMachine network{
       .inter_alpha = machine.a - 2 * machine.o,
       .inter_beta = machine.b,
       .gamma = machine.c,

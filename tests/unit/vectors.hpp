@@ -180,7 +180,7 @@ class Vectors {
   std::vector<std::vector<Bits>> outputs_;
 };
 
-inline Network awkward_network() {
+inline SimulatedMachine awkward_machine() {
   return {.intra_alpha = 3e-7,
           .intra_beta = 1e-10,
           .inter_alpha = 2e-6,
@@ -194,7 +194,7 @@ inline Network awkward_network() {
 // Runs an allreduce by messages, all ranks beginning at once, or as an adversary wants it.
 inline void run_all(const Expression& expression, Vectors& vectors, int ranks,
                     SimulationOptions options = {}) {
-  Simulator simulator(ranks, awkward_network(), options);
+  Simulator simulator(ranks, awkward_machine(), options);
   simulator.run([&](int rank, Endpoint net) { return carry_out(net, vectors.args(rank), expression); }, {},
                 expression.lanes());
 }
