@@ -593,7 +593,7 @@ class Explorer {
 std::size_t most_states(int ranks) {
   static const char* const wanted = std::getenv("BOARD_TEST_STATES");
   if (ranks == 2) return 50'000;
-  return wanted != nullptr ? std::stoul(wanted) : 2'000;
+  return wanted != nullptr ? std::stoul(wanted) : 1'000;
 }
 
 // In fine grain; if these are too many, in coarse grain, too. Says in `log` what it did.
@@ -1041,7 +1041,7 @@ TEST_P(EveryInterleavingOfRelayed, CallsInTurn) {
     explore_all_of({calls[k % n], calls[k / n % n], calls[k / n / n]});
 }
 
-TEST_P(EveryInterleavingOfCallsAmongMany, Three) { explore_sequences(3, GetParam() == 3 ? 53 : 2111); }
+TEST_P(EveryInterleavingOfCallsAmongMany, Three) { explore_sequences(3, GetParam() == 3 ? 157 : 2111); }
 TEST_P(EveryInterleavingOfCallsAmongMany, Five) {
   explore_sequences(5, GetParam() == 3 ? 90'001 : 7'000'003);
 }
