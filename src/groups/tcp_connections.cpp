@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/time.hpp"
+#include "groups/tcp_lingering.hpp"
 #include "groups/tcp_network.hpp"
 
 namespace offbeat {
@@ -39,36 +40,6 @@ bool are_equal(const NetworkKey& a, const NetworkKey& b) {
   for (std::size_t k = 0; k < a.bytes.size(); ++k)
     differences |= std::to_integer<unsigned>(a.bytes[k] ^ b.bytes[k]);
   return differences == 0;
-}
-
-// Sockets of groups that are gone. If a process closed one at once, data that the other rank has not read yet
-// could be lost. They are closed when the other rank has closed its end, or when the process ends.
-class Lingering {
- public:
-  void add(Descriptor socket) {
-    const std::lock_guard guard(lock_);
-    sockets_.push_back(std::move(socket));
-  }
-  void close_ended() {
-    const std::lock_guard guard(lock_);
-    std::erase_if(sockets_, [](const Descriptor& each) {
-      std::array<char, 256> rest;
-      ssize_t got = 0;
-      do {
-        got = recv(each.get(), rest.data(), rest.size(), MSG_DONTWAIT);
-      } while (got > 0);
-      return got == 0 || (errno != EAGAIN && errno != EINTR);
-    });
-  }
-
- private:
-  SpinLock lock_;
-  std::vector<Descriptor> sockets_;
-};
-
-Lingering& lingering() {
-  static auto* made = new Lingering;
-  return *made;
 }
 
 }  // namespace
@@ -123,7 +94,7 @@ void TcpNetwork::listen(SetUp& set_up) {
     TcpAddress address;
     int error = 0;
   };
-  lingering().close_ended();
+  LingeringSockets::of_process().close_delivered();
   listener_ = listen_at(own_);
   Place mine{own_, listener_ ? 0 : errno};
   if (mine.error == 0) {
@@ -162,11 +133,12 @@ void TcpNetwork::leave(bool /*has_failed*/) noexcept {
       static_cast<void>(stream.flush());
       shutdown(stream.socket().get(), SHUT_WR);
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream.socket().get(), nullptr);
-      lingering().add(stream.take_socket());
+      LingeringSockets::of_process().add(stream.take_socket());
       each->state = Connection::State::closed;
     }
     listener_ = Descriptor();
     epoll_ = Descriptor();
+    LingeringSockets::of_process().close_delivered();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "groups/tcp_lingering.hpp"
 #include "groups/tcp_network.hpp"
 
 namespace offbeat {
@@ -29,9 +30,15 @@ void TcpNetwork::delist() {
 void TcpNetwork::prepare_fork() {
   list_lock.lock();
   for (TcpNetwork* each = first_in_list; each != nullptr; each = each->next_) each->lock_.lock();
+  LingeringSockets::of_process().prepare_fork();
 }
 
 void TcpNetwork::after_fork_in_parent() {
+  LingeringSockets::of_process().after_fork_in_parent();
+  unlock_all();
+}
+
+void TcpNetwork::unlock_all() {
   for (TcpNetwork* each = first_in_list; each != nullptr; each = each->next_) each->lock_.unlock();
   list_lock.unlock();
 }
@@ -44,7 +51,8 @@ void TcpNetwork::after_fork_in_child() {
     each->listener_ = Descriptor();
     each->epoll_ = Descriptor();
   }
-  after_fork_in_parent();
+  LingeringSockets::of_process().after_fork_in_child();
+  unlock_all();
 }
 
 }  // namespace offbeat

@@ -175,6 +175,7 @@ class TcpNetwork final : public Network {
   void destroy_closed();
   void enlist();
   void delist();
+  static void unlock_all();
 
   const Settings& settings_;
   SpinLock lock_;

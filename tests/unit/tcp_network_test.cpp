@@ -22,6 +22,7 @@
 
 #include "base/time.hpp"
 #include "groups/callback_set_up.hpp"
+#include "groups/tcp_lingering.hpp"
 
 namespace offbeat {
 namespace {
@@ -304,6 +305,61 @@ TEST(TcpNetwork, WhatWasSentBeforeTheEndArrives) {
   ranks[0].begin(another->message);
   EXPECT_EQ(error_of(ranks[0], another->message), "rank 1 has left the group");
   EXPECT_FALSE(ranks[0].find_loss());
+}
+
+// Two ends of a connection. One has sent more than the system of the other one takes at once, and has not
+// read what came from there.
+struct HalfSent {
+  HalfSent() {
+    TcpAddress own = *own_address_towards(std::string("127.0.0.1"));
+    const Descriptor listener = listen_at(own);
+    sender = begin_to_connect(own, own);
+    for (int k = 0; k < 10'000 && !receiver; ++k) receiver = accept_at(listener);
+    static_cast<void>(::send(receiver.get(), "unread", 6, MSG_NOSIGNAL));
+    const std::vector<char> some(100'000, 'x');
+    for (;;) {
+      const ssize_t sent = ::send(sender.get(), some.data(), some.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0) break;
+      bytes += sent;
+    }
+    shutdown(sender.get(), SHUT_WR);
+  }
+  // Returns the bytes that come until the other side says that there are no more, or that data are lost.
+  [[nodiscard]] ssize_t receive(const std::function<void()>& in_between = [] {}) const {
+    std::vector<char> some(100'000);
+    ssize_t sum = 0;
+    for (;;) {
+      in_between();
+      const ssize_t got = recv(receiver.get(), some.data(), some.size(), MSG_DONTWAIT);
+      if (got > 0) sum += got;
+      if (got == 0 || (got < 0 && errno != EAGAIN)) return sum;
+    }
+  }
+  Descriptor sender;
+  Descriptor receiver;
+  ssize_t bytes = 0;
+};
+
+TEST(LingeringSockets, StayUntilTheOtherSideHasEverything) {
+  HalfSent half;
+  LingeringSockets sockets;
+  sockets.add(std::move(half.sender));
+  EXPECT_FALSE(sockets.wait(10 * ns_per_ms));
+  EXPECT_EQ(half.receive([&] { sockets.close_delivered(); }), half.bytes);
+  EXPECT_TRUE(sockets.wait(patience_s * ns_per_s));
+}
+
+TEST(LingeringSockets, AProcessThatEndsWaitsForThem) {
+  HalfSent half;
+  const pid_t child = fork();
+  if (child == 0) {
+    half.receiver = Descriptor();
+    LingeringSockets::of_process().add(std::move(half.sender));
+    exit(0);
+  }
+  half.sender = Descriptor();
+  EXPECT_EQ(half.receive(), half.bytes);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(TcpNetwork, AForgottenMessageMayLoseItsMemory) {

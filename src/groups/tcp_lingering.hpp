@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LingeringSockets has the sockets of networks that are gone. If a process closes a socket while data from
+// the other rank are unread in it, the system throws away what it has not sent yet. So a socket stays, and is
+// read, until the other rank's system has everything.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/spin_lock.hpp"
+#include "node/shared_memory.hpp"
+
+namespace offbeat {
+
+class LingeringSockets {
+ public:
+  // Those of this process, which waits for them for up to a second when it ends.
+  static LingeringSockets& of_process();
+
+  // Takes a socket on which this rank will send nothing more. Throws std::bad_alloc.
+  void add(Descriptor socket);
+  // Closes those that are no longer needed.
+  void close_delivered();
+  // Calls close_delivered() until none is left, or for some time. Returns true if none is left.
+  [[nodiscard]] bool wait(std::int64_t at_most_ns);
+
+  // For the handlers of fork(). The child keeps none.
+  void prepare_fork() { lock_.lock(); }
+  void after_fork_in_parent() { lock_.unlock(); }
+  void after_fork_in_child() {
+    sockets_.clear();
+    lock_.unlock();
+  }
+
+ private:
+  SpinLock lock_;
+  std::vector<Descriptor> sockets_;
+};
+
+}  // namespace offbeat
