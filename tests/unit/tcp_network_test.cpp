@@ -6,6 +6,8 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -381,6 +383,85 @@ TEST(TcpNetwork, AForgottenMessageMayLoseItsMemory) {
   ASSERT_TRUE(ranks.move_until([&] { return heard->message.is_over.load(); }));
   EXPECT_TRUE(holds(*heard, 9));
   ranks[1].forget(receive->message);
+}
+
+// Returns the sockets of this process that it has connected to a port.
+std::vector<int> sockets_to(std::uint16_t port) {
+  constexpr int most_descriptors = 256;
+  std::vector<int> found;
+  for (int each = 0; each < most_descriptors; ++each) {
+    sockaddr_in other{};
+    socklen_t bytes = sizeof other;
+    if (getpeername(each, reinterpret_cast<sockaddr*>(&other), &bytes) == 0 && other.sin_port == htons(port))
+      found.push_back(each);
+  }
+  return found;
+}
+
+// Frames may be lost with one of the two connections, so none may follow on the other one.
+TEST(TcpNetwork, ALostConnectionOfTwoIsTheEnd) {
+  Ranks ranks(2);
+  std::vector<std::unique_ptr<Owned>> all;
+  for (int rank : {0, 1}) {
+    all.push_back(sending(1 - rank, 0, 8, 5));
+    ranks[rank].begin(all.back()->message);
+    all.push_back(receiving(1 - rank, 0, 8));
+    ranks[rank].begin(all.back()->message);
+  }
+  ASSERT_TRUE(ranks.move_until([&] {
+    return std::ranges::all_of(all, [](const auto& each) { return each->message.is_over.load(); });
+  }));
+  ASSERT_EQ(ranks[0].connections(), 2U);
+  const std::vector<int> lost = sockets_to(ranks[1].own_address().port);
+  ASSERT_EQ(lost.size(), 1U);
+  shutdown(lost.front(), SHUT_RDWR);
+  for (int rank : {0, 1}) {
+    const auto receive = receiving(1 - rank, 0, 8);
+    ranks[rank].begin(receive->message);
+    EXPECT_EQ(error_of(ranks[rank], receive->message),
+              "the process of rank " + std::to_string(1 - rank) + " has died");
+    ranks[rank].forget(receive->message);
+  }
+}
+
+TEST(TcpNetwork, ARankWithoutDescriptorsSaysSo) {
+  Ranks ranks(2);
+  const auto send = sending(1, 0, 8, 5);
+  ranks[0].begin(send->message);
+  const int next = dup(0);
+  close(next);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const auto receive = receiving(0, 0, 8);
+  ranks[1].begin(receive->message);
+  const std::string error = error_of(ranks[1], receive->message);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(error, "cannot accept a connection: Too many open files");
+  ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+}
+
+// TCP_USER_TIMEOUT would end a connection to a rank that does not read for a while.
+TEST(TcpNetwork, OnlyAMachineThatDoesNotAnswerIsGivenUp) {
+  TcpAddress own = *own_address_towards(std::string("127.0.0.1"));
+  const Descriptor listener = listen_at(own);
+  const Descriptor begun = begin_to_connect(own, own);
+  Descriptor accepted;
+  for (int k = 0; k < 10'000 && !accepted; ++k) accepted = accept_at(listener);
+  for (const int socket : {begun.get(), accepted.get()}) {
+    const auto option = [&](int level, int name) {
+      int value = -1;
+      socklen_t bytes = sizeof value;
+      getsockopt(socket, level, name, &value, &bytes);
+      return value;
+    };
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_LE(option(IPPROTO_TCP, TCP_KEEPIDLE) +
+                  option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT),
+              20);
+  }
 }
 
 TEST(TcpNetwork, AForkedChildKeepsNoConnectionOpen) {
