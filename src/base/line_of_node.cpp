@@ -15,8 +15,8 @@
 #include <iterator>
 
 #include "base/hash.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
-#include "base/settings.hpp"
 
 namespace offbeat {
 namespace {

@@ -5,11 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <cstdlib>
-#include <functional>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -18,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/setting_parsers.hpp"
 #include "base/similar.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not in every libc's unistd.h
@@ -26,148 +23,6 @@ namespace offbeat {
 namespace {
 
 constexpr std::string_view variable_prefix = "OFFBEAT_";
-
-// How to turn the text of a variable into a field of Settings, and back.
-struct Parser {
-  std::string values;  // the values that it accepts, for people
-  // Sets the field. Returns false if the text is not understood.
-  std::function<bool(Settings&, std::string_view)> set_field;
-  // Returns the field as text. Texts with the same meaning give equal results.
-  std::function<std::string(const Settings&)> text;
-};
-
-Parser text_parser(std::string values, std::string Settings::*field) {
-  return {std::move(values),
-          [=](Settings& settings, std::string_view text) {
-            settings.*field = text;
-            return true;
-          },
-          [=](const Settings& settings) { return settings.*field; }};
-}
-
-// The name of an interface has no blank or other sign.
-Parser name_parser(std::string values, std::string Settings::*field) {
-  Parser found = text_parser(std::move(values), field);
-  found.set_field = [set = found.set_field](Settings& settings, std::string_view text) {
-    const auto is_in_name = [](char each) {
-      return std::isalnum(static_cast<unsigned char>(each)) != 0 ||
-             std::string_view(".-_:@").find(each) != std::string_view::npos;
-    };
-    return std::ranges::all_of(text, is_in_name) && set(settings, text);
-  };
-  return found;
-}
-
-Parser algorithm_parser(Collective collective) {
-  const std::size_t index = index_of(collective);
-  // The expression is parsed later, where the algorithms are known.
-  return {"an algorithm expression, such as native",
-          [=](Settings& settings, std::string_view text) {
-            settings.algorithms[index] = text;
-            return true;
-          },
-          [=](const Settings& settings) { return settings.algorithms[index]; }};
-}
-
-// `convert` turns the number in the text into the value of the field.
-template <class Field, class Convert>
-Parser number_parser(Field Settings::*field, long least, long most, Convert convert) {
-  return {std::to_string(least) + (most == least + 1 ? ", " : " to ") + std::to_string(most),
-          [=](Settings& settings, std::string_view text) {
-            long value = 0;
-            const char* const end = text.data() + text.size();
-            const auto [read_to, error] = std::from_chars(text.data(), end, value);
-            if (error != std::errc() || read_to != end || value < least || value > most) return false;
-            settings.*field = static_cast<Field>(convert(value));
-            return true;
-          },
-          [=](const Settings& settings) { return std::to_string(settings.*field); }};
-}
-template <class Field>
-Parser number_parser(Field Settings::*field, long least, long most) {
-  return number_parser(field, least, most, [](long value) { return value; });
-}
-Parser yes_or_no_parser(bool Settings::*field) { return number_parser(field, 0, 1); }
-
-template <class Field>
-struct NamedValue {
-  std::string_view text;
-  Field value;
-};
-template <class Field>
-Parser keyword_parser(Field Settings::*field, std::vector<NamedValue<Field>> named) {
-  std::string values;
-  for (const NamedValue<Field>& each : named) values += (values.empty() ? "" : ", ") + std::string(each.text);
-  return {std::move(values),
-          [=](Settings& settings, std::string_view text) {
-            const auto found = std::find_if(named.begin(), named.end(),
-                                            [&](const NamedValue<Field>& each) { return each.text == text; });
-            if (found == named.end()) return false;
-            settings.*field = found->value;
-            return true;
-          },
-          [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
-}
-
-// Reads numbers and ranges as taskset does. Returns false if the text is not such a list, or names CPUs that
-// Linux cannot have.
-bool read_cpus(std::string_view text, std::vector<int>& cpus) {
-  constexpr int most = 1 << 16;
-  cpus.clear();
-  for (const char* at = text.data(); at != text.data() + text.size();) {
-    const char* const end = text.data() + text.size();
-    int first = 0;
-    auto read = std::from_chars(at, end, first);
-    int last = first;
-    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
-      read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || first < 0 || last < first || last >= most) return false;
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (cpus.size() > most) return false;
-    if (read.ptr != end && (*read.ptr != ',' || read.ptr + 1 == end)) return false;
-    at = read.ptr == end ? end : read.ptr + 1;
-  }
-  return true;
-}
-
-Parser cpu_list_parser(std::vector<int> Settings::*field) {
-  return {"numbers and ranges as for taskset, 14,48-63",
-          [=](Settings& settings, std::string_view text) { return read_cpus(text, settings.*field); },
-          [=](const Settings& settings) {
-            std::string text;
-            for (const int cpu : settings.*field) text += std::to_string(cpu) + ",";
-            return text;
-          }};
-}
-
-// Reads names with commas between them. Returns false if one is no collective, or if there is none.
-bool read_collectives(std::string_view text, Collectives& found) {
-  found = {};
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const auto known = collective_named(text.substr(0, comma));
-    if (!known) return false;
-    found.add(*known);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return !found.empty();
-}
-
-// The default, an empty text, stands for all collectives.
-Parser collective_list_parser(Collectives Settings::*field) {
-  return {"names of collectives, allreduce,bcast",
-          [=](Settings& settings, std::string_view text) {
-            if (!text.empty()) return read_collectives(text, settings.*field);
-            for (std::size_t k = 0; k < collectives.size(); ++k) (settings.*field).add(collective_at(k));
-            return true;
-          },
-          [=](const Settings& settings) {
-            std::string text;
-            for (std::size_t k = 0; k < collectives.size(); ++k)
-              text += (settings.*field).contain(collective_at(k)) ? '1' : '0';
-            return text;
-          }};
-}
 
 constexpr auto mebibytes = [](long count) { return count << 20; };
 // Half of `kib` KiB, in chunks of 4 KiB (BoardShape::smallest_chunk).
@@ -179,7 +34,7 @@ enum class AcrossRanks { equal, may_differ };
 
 struct Setting {
   std::string name;
-  Parser parser;
+  SettingParser parser;
   std::string_view default_value;  // empty: unset
   AcrossRanks across_ranks;
   std::string meaning;
@@ -338,13 +193,6 @@ bool is_of_module_file(std::string_view name) {
   return std::find(std::begin(of_modules), std::end(of_modules), name) != std::end(of_modules);
 }
 
-int first_number_in_environment(std::initializer_list<const char*> names, int otherwise) {
-  for (const char* name : names) {
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  }
-  return otherwise;
-}
-
 }  // namespace
 
 std::string algorithm_setting(Collective collective) {
@@ -422,38 +270,6 @@ std::vector<SettingDescription> setting_descriptions() {
   return all;
 }
 
-int launcher_rank(std::string_view family) {
-  if (family == "openmpi")
-    return first_number_in_environment({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
-  return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
-}
-
-// SLURM comes last, because a launcher may start each node in a SLURM step of its own.
-std::string launcher_job(std::string_view family) {
-  // Returns the values of these variables, or "" if the first one is not set.
-  const auto values = [](std::initializer_list<const char*> names) {
-    std::string text;
-    for (const char* name : names) {
-      const char* const value = std::getenv(name);
-      if (value == nullptr && text.empty()) return text;
-      text += " " + std::string(value != nullptr ? value : "");
-    }
-    return text;
-  };
-  const std::string hydra = values({"I_MPI_HYDRA_UUID", "HYDRA_BSTRAP_PGID"});
-  const std::string pmix = values({"PMIX_NAMESPACE"});
-  const bool is_open_mpi = family == "openmpi";
-  for (const std::string& job : {is_open_mpi ? pmix : hydra, values({"PMI_JOBID"}), values({"PALS_APID"}),
-                                 values({"FLUX_JOB_ID"}), is_open_mpi ? hydra : pmix})
-    if (!job.empty()) return job;
-  return values({"SLURM_JOB_ID", "SLURM_STEP_ID"});
-}
-
-std::string meeting_host() {
-  const char* const host = std::getenv("MASTER_ADDR");
-  return host != nullptr ? host : "";
-}
-
 std::string preload_environment() {
   std::string lines;
   bool has_preload = false;
@@ -465,11 +281,6 @@ std::string preload_environment() {
     lines += (lines.empty() ? "" : "\n") + std::string(text);
   }
   return has_preload ? lines : std::string();
-}
-
-int launcher_ranks_on_node() {
-  return first_number_in_environment(
-      {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
 }
 
 }  // namespace offbeat

@@ -90,23 +90,8 @@ struct SettingDescription {
 // Returns the name of the variable that sets the algorithm of a collective, such as OFFBEAT_ALLREDUCE.
 [[nodiscard]] std::string algorithm_setting(Collective collective);
 
-// Returns the rank that the launcher gave this process, or 0 if it gave none. It is known before MPI_Init,
-// and only messages for people use it. A job that is started by a rank of another job inherits the variables
-// of that job's launcher. So the variables of the launcher that belongs to `family` come first.
-[[nodiscard]] int launcher_rank(std::string_view family = "openmpi");
-
-// Returns the name that the launcher gave this process's job, or "" if it gave none. No other job that runs
-// at the same time has that name.
-[[nodiscard]] std::string launcher_job(std::string_view family = "openmpi");
-
 // Returns what another process needs in its environment to run under the preload as this one does: LD_PRELOAD
 // and all OFFBEAT_ variables, one NAME=VALUE per line. Empty if LD_PRELOAD is not set.
 [[nodiscard]] std::string preload_environment();
-
-// Returns the host at which the ranks of torch.distributed meet (MASTER_ADDR); empty: unknown.
-[[nodiscard]] std::string meeting_host();
-
-// Returns how many ranks the launcher put on this node, or 1 if it did not say.
-[[nodiscard]] int launcher_ranks_on_node();
 
 }  // namespace offbeat

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/page_bytes.hpp"
 #include "groups/node_board.hpp"
 #include "groups/set_up.hpp"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/time.hpp"
 #include "groups/tcp_lingering.hpp"
 #include "groups/tcp_network.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/log.hpp"
 
 namespace offbeat {

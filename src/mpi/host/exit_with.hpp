@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "base/launcher.hpp"
 #include "base/line_of_node.hpp"
-#include "base/settings.hpp"
 #include "mpi/host/abi.hpp"
 
 namespace offbeat {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/hash.hpp"
-#include "base/settings.hpp"
+#include "base/launcher.hpp"
 #include "mpi/host/abi.hpp"
 
 namespace offbeat {
