@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lets torch set the timeout of a process group of offbeat.
+"""Lets torch before 2.15 set the timeout of a process group of offbeat.
 
-torch's ``_set_pg_timeout`` sets the timeout of gloo and NCCL only, and warns for any other backend.
-This module replaces it with a function that asks offbeat's backend first.
+Its ``_set_pg_timeout`` sets the timeout of gloo and NCCL only, and warns for any other backend. This module
+replaces it with a function that asks offbeat's backend first. Later versions have ``set_timeout``, which asks
+every backend.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _backend_of(group: Any, name: str) -> Any:
 def reach(name: str) -> None:
     """Let torch set the timeout of the backend with this name."""
     original = getattr(_MODULE, "_set_pg_timeout", None)
-    if original is None:
+    if original is None or hasattr(dist, "set_timeout"):
         return
 
     @functools.wraps(original)

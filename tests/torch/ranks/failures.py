@@ -164,7 +164,8 @@ def set_timeout() -> None:
     group = new_group()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=1), group)
+        set_timeout_of = getattr(dist, "set_timeout", dist.distributed_c10d._set_pg_timeout)
+        set_timeout_of(datetime.timedelta(seconds=1), group)
     if rank == size - 1:
         time.sleep(2)
     report("new timeout", lambda: dist.barrier(group=group))
