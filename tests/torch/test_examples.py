@@ -33,6 +33,18 @@ def test_training_learns_and_ranks_agree(name: str, size: int) -> None:
     assert re.search(rf"^weights \w{{16}}, equal on {size} ranks$", out, re.MULTILINE), out
 
 
+# With two ranks there is one order in which to add.
+def test_inference_has_the_result_of_gloo() -> None:
+    def result(*arguments: str) -> str:
+        out = output_of(EXAMPLES / "tensor_parallel" / "infer.py", 2, "--model", "tiny", *arguments)
+        assert re.search(r"^token: .* two allreduces of 0 KiB take", out, re.MULTILINE), out
+        found = re.search(r"^result (\w{16}), equal on 2 ranks$", out, re.MULTILINE)
+        assert found, out
+        return found[1]
+
+    assert result() == result("--backend", "gloo")
+
+
 @pytest.mark.only_deep
 @pytest.mark.parametrize("size", [3, 4])
 @pytest.mark.parametrize("buckets", [False, True])
