@@ -80,14 +80,23 @@ class BoardTransport : public Transport, public BoardWaiters {
   // twice.
   void abandon(Task& task) noexcept;
 
-  // Sets the collective that the next task carries out.
-  void serve(Collective collective) { collective_ = collective; }
+  // Sets the collective that the next task carries out, and RoundNumber::history if it was begun.
+  void serve(Collective collective, std::uint64_t history = 0) {
+    collective_ = collective;
+    first_lane_ = static_cast<int>((static_cast<std::uint64_t>(collective) + history) % most_first_lanes) *
+                  (most_lanes / most_first_lanes);
+  }
 
   // Returns how to wait for messages and for the board.
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  protected:
-  [[nodiscard]] Collective collective() const { return collective_; }
+  // Returns the lane of a transfer's messages. Each collective begins with another lane. If one rank was left
+  // out of a call, because the host rejected it there, its next call finds no messages of that one, unless it
+  // is of the same collective.
+  [[nodiscard]] int lane_of(const Transfer& transfer) const {
+    return (transfer.lane + first_lane_) % most_lanes;
+  }
   // Returns true if something other than a message can get further.
   [[nodiscard]] bool awaits_others() const {
     return !at_board_.empty() || (devices_ != nullptr && devices_->is_working());
@@ -120,7 +129,10 @@ class BoardTransport : public Transport, public BoardWaiters {
   template <class Body>
   void guarded(Task& task, Body&& body);
 
+  static constexpr int most_first_lanes = 32;
+  static_assert(collectives.size() < most_first_lanes);
   Collective collective_ = Collective::allreduce;
+  int first_lane_ = 0;
   std::array<SharedCopies, collectives.size()> copies_;
   const StandInCopies* stand_ins_ = nullptr;  // for the vectors of the task
   DeviceCopies* devices_ = nullptr;           // for those that are on a device

@@ -365,7 +365,8 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   OperationPlan plan{.expression = row.expression,
                      .immediate = row.immediate,
                      .stand_ins = staged.stand_ins(),
-                     .number = count_call()};
+                     .number = count_call(),
+                     .history = take_history(request->call().collective)};
   plan.index = board_->stages() == 1 ? 0 : 1 + static_cast<int>(begun_++ % (board_->stages() - 1));
   plan.stage = &board_->stage(plan.index);
   plan.transport = transports_[static_cast<std::size_t>(plan.index)].get();

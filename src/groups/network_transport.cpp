@@ -21,13 +21,7 @@ NetworkTransport::NetworkTransport(Network& network, const Locality& where, int 
   patience_.sleep = network.sleep();
 }
 
-// Each collective begins with another lane. If one rank was left out of a call, its next call finds no
-// messages of that one, unless it is of the same collective.
-int NetworkTransport::tag(const Transfer& transfer) const {
-  constexpr int lanes_between = most_lanes / 32;
-  static_assert(collectives.size() < 32);
-  return first_tag_ + (transfer.lane + lanes_between * static_cast<int>(collective())) % most_lanes;
-}
+int NetworkTransport::tag(const Transfer& transfer) const { return first_tag_ + lane_of(transfer); }
 
 // The exception is not thrown into the coroutine: half of the transfer may be under way, and its memory must
 // stay.

@@ -136,7 +136,9 @@ void NodeBoard::look_around(Stage& stage) {
     stage.dead_since_ns_ = 0;
     return;
   }
-  if (stage.board.shows_other_collective())
+  // Calls that proceed while the program computes use several stages in turn, and the last sign of another
+  // rank's call may be on any of them.
+  if (std::ranges::any_of(stages_, [](const auto& each) { return each->board.shows_other_collective(); }))
     throw BoardError(
         Trouble::mismatch, named_rank(),
         "mismatched collectives: another rank has made another one, or a rank was left out of an "

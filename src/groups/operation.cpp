@@ -146,10 +146,11 @@ void Operation::start() {
     Board& board = plan_.stage->board;
     board.waiters = plan_.transport;
     board.enter(plan_.number, call_.collective, bytes_);
+    board.set_history(plan_.history);
     plan_.stage->begin_use(plan_.expression->lease(call_, owner_->rank_, owner_->size_, board.size));
     if (plan_.stand_ins != nullptr) plan_.stage->register_windows(*plan_.stand_ins);
   }
-  plan_.transport->serve(call_.collective);
+  plan_.transport->serve(call_.collective, plan_.history);
   task_ = owner_->start_task(
       *this, Endpoint(*plan_.transport, owner_->rank_, owner_->size_, plan_.expression->lanes()));
   plan_.transport->begin(task_, plan_.stand_ins);

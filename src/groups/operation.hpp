@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <utility>
 
 #include "base/pool.hpp"
 #include "collectives/algorithm.hpp"
@@ -47,6 +48,11 @@ class OperationsOwner {
   // before you destroy this.
   [[nodiscard]] bool is_watched() const { return watchers_ > 0; }
 
+  // Returns RoundNumber::history for a collective that begins, and adds it to that of the next one.
+  [[nodiscard]] std::uint64_t take_history(Collective begun) {
+    return std::exchange(history_, RoundNumber::next_history(history_, begun));
+  }
+
   const int rank_;
   const int size_;
 
@@ -79,6 +85,7 @@ class OperationsOwner {
 
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
   OperationsOwner* next_abandoned_ = nullptr;
+  std::uint64_t history_ = 0;
   int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
 };
 
@@ -98,6 +105,7 @@ struct OperationPlan {
   // device that have begun are complete.
   const StandInCopies* stand_ins = nullptr;
   std::uint64_t number = 0;           // counts the calls of its owner
+  std::uint64_t history = 0;          // see OperationsOwner::take_history()
   int index = 0;                      // the index of its stage and of its tags; no_index: it has none
   NodeBoard::Stage* stage = nullptr;  // null: there is no board
   // Belongs to the owner; the operations of a stage use it one after the other.

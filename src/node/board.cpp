@@ -110,12 +110,14 @@ bool Board::shows_other_collective() const {
     for (int owner = 0; owner < size; ++owner) found = found || is_other(relay_word(tag, owner, 0));
     return found;
   };
-  for (int other = 0; other < size; ++other) {
-    if (other != rank && (is_other_slot(sequence.tag, other) || is_other_slot(sequence.previous_tag, other)))
-      return true;
+  for (const std::uint64_t tag : sequence.last_tags()) {
+    for (int other = 0; other < size; ++other) {
+      if (other != rank && is_other_slot(tag, other)) return true;
+    }
   }
-  return round.present > 0 && shape_.most_chunks() > 0 &&
-         (is_other_window(round.tag) || is_other_window(round.previous_tag));
+  // Nobody may touch windows that were never used: they have no memory yet.
+  const auto round_tags = round.last_tags();
+  return round_tags[0] != 0 && shape_.most_chunks() > 0 && std::ranges::any_of(round_tags, is_other_window);
 }
 
 bool Board::is_between_uses(int stage) const {

@@ -162,6 +162,8 @@ class Board {
     presence(rank).entered.store(number, std::memory_order_relaxed);
     if (patience.shares_cores) publish_core();
   }
+  // Sets the collectives that came before the one that this rank enters now (RoundNumber::history).
+  void set_history(std::uint64_t history) { sequence.history = round.history = history; }
 
   // A record describes one call of one rank, so that ranks can compare their calls
   // (groups/call_record.hpp). Only boards that compare calls have records. The head changes before and after
@@ -225,7 +227,7 @@ class Board {
   }
 
   // Returns true if another rank has made other collectives on this stage than this rank, as far as the board
-  // shows. A rank that waits asks this now and then, because it may wait in vain.
+  // shows. A rank that waits on any stage asks this now and then, because it may wait in vain.
   [[nodiscard]] bool shows_other_collective() const;
 
   // The ranks that read what this rank wrote in an immediate collective or in a round, if they are few

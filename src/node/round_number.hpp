@@ -2,6 +2,7 @@
 // The number of a round on the board, its tag, and the signs by which a rank shows how far it is.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -25,10 +26,14 @@ struct alignas(BoardShape::line) RoundSigns {
 struct RoundNumber {
   BoardWord RoundSigns::*sign;
   std::uint64_t present = 0;
-  // The words of the present round begin with this tag. It has low bits of the number and, above them, a
-  // hash of the collectives of all rounds so far. If one rank is left out of a call, because the host
-  // rejects it there, it is a round behind until it makes that call again. If it makes another call
-  // instead, its tags differ from then on, and no rank takes the data of one collective for another's.
+  // A hash of the collectives of all rounds so far. Calls that proceed while the program computes use several
+  // stages in turn. Each of them sets this to the hash of all such calls before it (take_history()).
+  std::uint64_t history = 0;
+  // The words of the present round begin with this tag. It has low bits of the number and, above them, low
+  // bits of the history. If one rank is left out of a call, because the host rejects it there, it is a round
+  // behind until it makes that call again. If it makes another call instead, its tags differ from then on,
+  // and no rank takes the data of one collective for another's. A thread of this rank that waits elsewhere
+  // may read both tags.
   std::uint64_t tag = 0;
   std::uint64_t previous_tag = 0;
   std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
@@ -38,8 +43,9 @@ struct RoundNumber {
 
   void next(Collective collective, bool all_meet) {
     ++present;
-    previous_tag = tag;
-    tag = next_tag(tag, present, collective);
+    set(previous_tag, tag);
+    history = next_history(history, collective);
+    set(tag, (history & hashes) << number_bits | (present & numbers));
     if (all_meet) return;
     partial_round_before = last_partial_round;
     last_partial_round = present;
@@ -60,23 +66,32 @@ struct RoundNumber {
     const auto differs = [&](std::uint64_t own) {
       return own != other && (own & numbers) == (other & numbers);
     };
-    return other != 0 && (differs(tag) || differs(previous_tag));
+    return other != 0 && (differs(seen(tag)) || differs(seen(previous_tag)));
+  }
+  // Return the tags, in any thread. They may be those of different rounds.
+  [[nodiscard]] std::array<std::uint64_t, 2> last_tags() const { return {seen(tag), seen(previous_tag)}; }
+
+  // The factor is odd, so two ranks whose histories differ have different ones after further equal calls,
+  // too. With this one, tags also differ after any two calls of which the second one was the first for a
+  // rank.
+  [[nodiscard]] static std::uint64_t next_history(std::uint64_t history, Collective next) {
+    return history * 727 + static_cast<std::uint64_t>(next);
   }
 
  private:
+  static void set(std::uint64_t& word, std::uint64_t value) {
+    std::atomic_ref(word).store(value, std::memory_order_relaxed);
+  }
+  // An atomic_ref to a constant comes with C++26.
+  [[nodiscard]] static std::uint64_t seen(const std::uint64_t& word) {
+    return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_relaxed);
+  }
   static constexpr std::uint64_t none = ~std::uint64_t{1};
   // A Mark leaves 48 bits for a tag. After 2^38 rounds a number comes again; a word that old is hardly ever
   // found.
   static constexpr int number_bits = 38;
   static constexpr std::uint64_t numbers = (std::uint64_t{1} << number_bits) - 1;
   static constexpr std::uint64_t hashes = (std::uint64_t{1} << (48 - number_bits)) - 1;
-  // The factor is odd, so two ranks whose tags differ have different ones after further equal calls, too.
-  // With this one, tags also differ after any two calls of which the second one was the first for a rank.
-  static constexpr std::uint64_t factor = 727;
-  [[nodiscard]] static std::uint64_t next_tag(std::uint64_t tag, std::uint64_t number, Collective next) {
-    const std::uint64_t hash = (tag >> number_bits) * factor + static_cast<std::uint64_t>(next);
-    return (hash & hashes) << number_bits | (number & numbers);
-  }
 };
 
 }  // namespace offbeat

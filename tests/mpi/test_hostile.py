@@ -157,9 +157,12 @@ def test_a_rank_left_out_of_a_call(mpi: Mpi, ranks: int, elements: int) -> None:
     assert "mismatched collectives" in result.stderr, str(result)
 
 
-def test_a_rank_left_out_of_a_call_that_is_begun(mpi: Mpi) -> None:
+@pytest.mark.in_turn(2, "ranks", "elements", "mpi")
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("elements", [1, 5000])
+def test_a_rank_left_out_of_a_call_that_is_begun(mpi: Mpi, ranks: int, elements: int) -> None:
     program = compile_program(mpi, PROGRAMS / "left_out.c")
-    result = run(mpi, 3, [program, 1, "begun"], timeout=120).succeeded()
+    result = run(mpi, ranks, [program, elements, "begun"], timeout=120).succeeded()
     assert number("right", result) == 2, str(result)
     assert "mismatched collectives" in result.stderr, str(result)
 

@@ -29,8 +29,11 @@ def test_a_rank_that_sleeps_before_every_tenth_call_is_diagnosed(mpi: Mpi, tmp_p
     result = traced(mpi, 4, tmp_path / "run.trace", PROGRAMS / "planted.py")
     planted_us = float(said(r"^planted ([\d.]+)$", result.stdout))
     text = " ".join(offbeat(mpi, "report", tmp_path / "run.trace").stdout.split())
+    # On a busy machine it may be late at other calls, too.
     found = re.search(
-        r"1\. Rank 3 is late by (\d+) µs \(median; .*? at allreduce of 8 B on (.*?), (.*?)\.", text
+        r"1\. Rank 3 is late (?:at \d kinds of call\. [^-]* - )?by (\d+) µs \(median; .*? "
+        r"at allreduce of 8 B on (.*?), (.*?)\.",
+        text,
     )
     assert found is not None, text
     assert abs(float(found[1]) - planted_us) <= 0.05 * planted_us, text

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import subprocess
+
 import pytest
 from harness import (
     INSIDE_OFFBEAT,
@@ -13,6 +17,7 @@ from harness import (
     compile_program,
     execute,
     library,
+    on_mpis,
     run,
 )  # fmt: skip
 
@@ -79,6 +84,28 @@ def test_a_launcher_that_ends_no_rank_shows_one_line(mpi: Mpi) -> None:
     result = execute(["sh", "-c", script, str(library(mpi.family)), str(program)], environment, 60)
     stops(result, "OFFBEAT_RULES: ", "/missing")
     assert result.returncode == 2, str(result)
+
+
+@on_mpis(lambda mpi: mpi.name in ("mpich", "impi"))
+def test_hydra_is_told_when_the_line_is_read(mpi: Mpi) -> None:
+    """It ends the job at once, and drops what it has not read of a rank's errors."""
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    told, commands = os.pipe()
+    hydra = {"PMI_FD": f"{commands}", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_RANK": "0"}
+    environment = clean_environment(mpi) | hydra | {"OFFBEAT_RULES": "/missing"}
+    environment["LD_PRELOAD"] = str(library(mpi.family))
+    with subprocess.Popen(
+        [str(program)], env=environment, stderr=subprocess.PIPE, pass_fds=[commands]
+    ) as rank:
+        os.close(commands)
+        assert rank.stderr is not None
+        select.select([rank.stderr], [], [])
+        assert select.select([told], [], [], 0.5)[0] == []
+        line = rank.stderr.readline()
+        assert os.read(told, 100) == b"cmd=abort exitcode=2\n"
+    os.close(told)
+    assert line.startswith(b"offbeat: OFFBEAT_RULES"), line
+    assert rank.returncode == 2
 
 
 @INSIDE_OFFBEAT

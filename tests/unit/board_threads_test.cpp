@@ -14,7 +14,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -424,7 +428,8 @@ struct LeftOut {
   std::vector<Collective> calls;  // of the other ranks; the root is rank 0
 };
 
-class BoardOfLeftOut : public testing::TestWithParam<LeftOut> {};
+// The bool: the calls proceed while the program computes, and use several stages in turn.
+class BoardOfLeftOut : public testing::TestWithParam<std::tuple<LeftOut, bool>> {};
 
 // Rank 0 has the right data for call k in a bcast, and gets them in a reduce.
 std::uint32_t value_of(std::size_t call, int rank) {
@@ -435,28 +440,30 @@ std::uint32_t value_of(std::size_t call, int rank) {
 // call, and then all of them end.
 TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
-  const auto& [name, left_out, calls] = GetParam();
+  const auto& [of_left_out, are_begun] = GetParam();
+  const auto& [name, left_out, calls] = of_left_out;
+  const int stages = are_begun ? 3 : 1;
   for (const int ranks : {2, 3, 17}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{3000}}) {
-      const BoardShape shape{ranks, 65536};
+      const BoardShape shape{ranks, 65536, stages};
       const Mapping memory(shape.total_bytes());
       std::atomic<int> noticed{0};
       std::atomic<int> wrong{0};
       const auto live = [&](int rank) {
         struct Wait {
-          Board* board;
+          std::vector<std::unique_ptr<Board>> boards;
           std::atomic<int>* noticed;
-        } state{nullptr, &noticed};
+        } state{{}, &noticed};
         const auto look = [](void* wait) {
-          auto& [board, noticed] = *static_cast<Wait*>(wait);
-          if (board->shows_other_collective()) ++*noticed;
+          auto& [boards, noticed] = *static_cast<Wait*>(wait);
+          for (const auto& board : boards) *noticed += board->shows_other_collective() ? 1 : 0;
           if (*noticed > 0) throw CommunicationError("a mismatch");
         };
-        Board board(memory.data(), shape, rank, {.shares_cores = true, .turn = {look, &state}});
-        state.board = &board;
-        BoardOnly transport;
-        transport.board = &board;
-        const Endpoint net(transport, rank, ranks);
+        const Patience patience{.shares_cores = true, .turn = {look, &state}};
+        for (int stage = 0; stage < stages; ++stage)
+          state.boards.push_back(std::make_unique<Board>(memory.data(), shape, rank, patience, stage));
+        std::size_t made = 0;
+        std::uint64_t history = 0;
         const auto all = static_cast<std::size_t>(ranks) * count;
         for (std::size_t k = rank == left_out ? 1 : 0; k < calls.size(); ++k) {
           std::vector<std::uint32_t> mine(count, value_of(k, rank));
@@ -469,6 +476,12 @@ TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
                           {to, calls[k] == Collective::gather ? all : count, 4},
                           calls[k] == Collective::reduce ? &sum : nullptr};
           const char* const algorithm = calls[k] == Collective::reduce ? "arrival_tree" : "arrival_direct";
+          Board& board = *state.boards[made++ % state.boards.size()];
+          if (are_begun)
+            board.set_history(std::exchange(history, Board::RoundNumber::next_history(history, calls[k])));
+          BoardOnly transport;
+          transport.board = &board;
+          const Endpoint net(transport, rank, ranks);
           run_on_board(board, net, call, parse_expression(calls[k], algorithm));
           if (is_bcast && mine.back() != value_of(k, 0)) ++wrong;
           std::uint32_t expected = 0;
@@ -488,11 +501,17 @@ TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
 
 INSTANTIATE_TEST_SUITE_P(
     Calls, BoardOfLeftOut,
-    testing::Values(LeftOut{"OfAGather", 0, {Collective::gather, Collective::reduce}},
-                    LeftOut{"AndGives", 0, {Collective::gather, Collective::bcast}},
-                    LeftOut{"AndGivesTwice", 0, {Collective::gather, Collective::bcast, Collective::bcast}},
-                    LeftOut{"OfABcast", 1, {Collective::bcast, Collective::reduce, Collective::reduce}}),
-    [](const auto& info) { return info.param.name; });
+    testing::Combine(
+        testing::Values(LeftOut{"OfAGather", 0, {Collective::gather, Collective::reduce}},
+                        LeftOut{"AndGives", 0, {Collective::gather, Collective::bcast}},
+                        LeftOut{
+                            "AndGivesTwice", 0, {Collective::gather, Collective::bcast, Collective::bcast}},
+                        LeftOut{"OfABcast", 1, {Collective::bcast, Collective::reduce, Collective::reduce}}),
+        testing::Bool()),
+    [](const auto& info) {
+      const auto& [of_left_out, are_begun] = info.param;
+      return std::string(of_left_out.name) + (are_begun ? "Begun" : "");
+    });
 
 // A rooted collective lets ranks run ahead of others, whose turn is still to come.
 TEST(Board, PagesStayWhileARankIsBehind) {

@@ -300,7 +300,10 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternativ
   record_call_on_board(call.collective, bytes);
   break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
-    OperationPlan plan{.expression = &expression, .stand_ins = stand_ins, .number = calls_};
+    OperationPlan plan{.expression = &expression,
+                       .stand_ins = stand_ins,
+                       .number = calls_,
+                       .history = take_history(call.collective)};
     if (chosen.immediate_form != nullptr)
       plan.immediate = immediate_form(*expression.algorithm, size_, bytes);
     plan.index = means_.next_index();

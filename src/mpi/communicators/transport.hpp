@@ -61,13 +61,7 @@ class MpiTransport final : public BoardTransport {
   // Returns the longest message to or from a rank, in bytes. A longer vector travels as several messages, cut
   // alike on both sides.
   [[nodiscard]] std::size_t longest_message_of(int rank) const;
-  // Each collective begins with another lane. If one rank was left out of a call, because the host rejected
-  // it there, its next call finds no messages of that one, unless it is of the same collective.
-  [[nodiscard]] int tag(const Transfer& transfer) const {
-    constexpr int lanes_between = most_lanes / 32;
-    static_assert(collectives.size() < 32);
-    return tag_base_ + (transfer.lane + lanes_between * static_cast<int>(collective())) % most_lanes;
-  }
+  [[nodiscard]] int tag(const Transfer& transfer) const { return tag_base_ + lane_of(transfer); }
   void check(int code) const;
 
   const Host* host_;

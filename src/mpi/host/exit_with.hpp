@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,6 +24,20 @@ inline void abort_job_of_hydra() {
   if (is_hydra) dprintf(static_cast<int>(std::strtol(descriptor, nullptr, 10)), "cmd=abort exitcode=2\n");
 }
 
+// Returns when somebody has read what this process has written to its errors, or after ten seconds. A
+// launcher that ends the job drops what it has not read.
+inline void wait_for_reader_of_errors() {
+  struct stat errors {};
+  if (fstat(STDERR_FILENO, &errors) != 0 || (!S_ISFIFO(errors.st_mode) && !S_ISSOCK(errors.st_mode))) return;
+  constexpr useconds_t millisecond = 1000;
+  const unsigned long question = S_ISFIFO(errors.st_mode) ? FIONREAD : SIOCOUTQ;
+  int unread = 0;
+  for (int k = 0; k < 10'000; ++k) {
+    if (ioctl(STDERR_FILENO, question, &unread) != 0 || unread == 0) return;
+    usleep(millisecond);
+  }
+}
+
 // Ends the process with exit code 2. One rank of each node prints the error. Other ranks first wait up to a
 // second for rank 0: most launchers end the ranks of other nodes as soon as it has ended. They print if rank
 // 0 did not fail.
@@ -35,6 +52,7 @@ inline void abort_job_of_hydra() {
   } else if (launcher_ranks_on_node() > 1) {
     usleep(second);  // while this process lives, the others know that the line is printed
   }
+  wait_for_reader_of_errors();
   abort_job_of_hydra();
   _exit(2);
 }
