@@ -440,8 +440,8 @@ std::uint32_t value_of(std::size_t call, int rank) {
 // call, and then all of them end.
 TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
   const Reduction sum(ElementType::uint32, ReduceOp::sum);
-  const auto& [of_left_out, are_begun] = GetParam();
-  const auto& [name, left_out, calls] = of_left_out;
+  const auto& [name, left_out, calls] = std::get<0>(GetParam());
+  const bool are_begun = std::get<1>(GetParam());
   const int stages = are_begun ? 3 : 1;
   for (const int ranks : {2, 3, 17}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{3000}}) {
@@ -509,8 +509,7 @@ INSTANTIATE_TEST_SUITE_P(
                         LeftOut{"OfABcast", 1, {Collective::bcast, Collective::reduce, Collective::reduce}}),
         testing::Bool()),
     [](const auto& info) {
-      const auto& [of_left_out, are_begun] = info.param;
-      return std::string(of_left_out.name) + (are_begun ? "Begun" : "");
+      return std::string(std::get<0>(info.param).name) + (std::get<1>(info.param) ? "Begun" : "");
     });
 
 // A rooted collective lets ranks run ahead of others, whose turn is still to come.
