@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How long to spin: which ranks have cores of their own; how a sleeper is woken; when the host gets a turn.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -125,12 +127,27 @@ TEST(Patience, SleepsInALongWait) {
   }
 }
 
-// Makes this thread run before all threads that other programs usually have. Returns false if the system does
-// not allow it.
-bool run_before_other_programs(int priority) {
-  const sched_param parameters{.sched_priority = priority};
-  return sched_setscheduler(0, SCHED_FIFO, &parameters) == 0;
-}
+// While this lives, its thread runs before all threads that other programs usually have, and those that it
+// starts run before it. Without the privilege nothing changes, and load may spoil what a test measures.
+class BeforeOtherPrograms {
+ public:
+  template <class Start>
+  explicit BeforeOtherPrograms(Start&& start_threads) : is_allowed(set(SCHED_FIFO, 2)) {
+    start_threads(is_allowed);
+    if (is_allowed) set(SCHED_FIFO, 1);
+  }
+  BeforeOtherPrograms() : BeforeOtherPrograms([](bool) {}) {}
+  BeforeOtherPrograms(const BeforeOtherPrograms&) = delete;
+  BeforeOtherPrograms& operator=(const BeforeOtherPrograms&) = delete;
+  ~BeforeOtherPrograms() { set(SCHED_OTHER, 0); }
+
+ private:
+  static bool set(int policy, int priority) {
+    const sched_param parameters{.sched_priority = priority};
+    return sched_setscheduler(0, policy, &parameters) == 0;
+  }
+  const bool is_allowed;
+};
 
 // The other thread takes turns of 2 ms. If this process must not take the core from other programs, it takes
 // those that the kernel gives it, and load on this core may make them rare.
@@ -141,22 +158,21 @@ TEST(WantedCore, IsNoticedByAThreadThatWaitsInTheHost) {
   const CoreSet one = cores({static_cast<int>(core)});
   ASSERT_EQ(sched_setaffinity(0, sizeof one.set, &one.set), 0);  // inherited by the thread
   std::atomic<bool> is_over{false};
-  const bool takes_turns = run_before_other_programs(2);  // inherited, too
-  std::jthread other([&] {
+  std::jthread other;
+  const auto take_core = [&](bool takes_turns) {
     while (!is_over) {
       const double turn_end = seconds(CLOCK_MONOTONIC) + 2e-3;
       while (!is_over && seconds(CLOCK_MONOTONIC) < turn_end) relax();
       if (takes_turns) usleep(2000);
     }
-  });
-  if (takes_turns) run_before_other_programs(1);
+  };
+  const BeforeOtherPrograms priority(
+      [&](bool is_allowed) { other = std::jthread([&take_core, is_allowed] { take_core(is_allowed); }); });
   const double end = seconds(CLOCK_MONOTONIC) + 10;
   bool is_wanted = false;
   while (!is_wanted && seconds(CLOCK_MONOTONIC) < end) is_wanted = WantedCore::is_wanted_in_host();
   is_over = true;
   other.join();
-  const sched_param usual{};
-  sched_setscheduler(0, SCHED_OTHER, &usual);
   sched_setaffinity(0, sizeof before.set, &before.set);
   EXPECT_TRUE(is_wanted);
 }
@@ -475,6 +491,7 @@ class Traffic {
 };
 
 TEST(Patience, DoesNotNapWhileMessagesComeIn) {
+  const BeforeOtherPrograms priority;
   for (const bool has_bell : {true, false}) {
     Bell bell;
     Traffic traffic;
