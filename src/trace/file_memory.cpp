@@ -50,7 +50,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
   if (handler == SIG_IGN && !is_fault(*info)) return;
   if (handler != SIG_DFL && handler != SIG_IGN) return handler(number);
   sigaction(number, &action_before, nullptr);
-  if (!is_fault(*info)) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), number, info);
+  if (!is_fault(*info)) syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), number, info);
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {

@@ -110,6 +110,38 @@ def test_the_compiled_files_need_only_the_c_library() -> None:
             assert [name for name in needed if not allowed.fullmatch(name)] == [], file.name
 
 
+def symbols_of(library: str) -> list[tuple[str, tuple[int, ...]]]:
+    """The names of all symbols of glibc that a library has or needs, each with its version."""
+    command = ["readelf", "--wide", "--dyn-syms", library]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r" (\w+)@@?GLIBC_([\d.]+)", shown)
+    return [(name, tuple(map(int, version.split(".")))) for name, version in found]
+
+
+def test_glibc_2_28_has_all_functions_that_offbeat_calls() -> None:
+    """The wheel of tools/portable_wheel.py is for systems with that glibc.
+
+    What was compiled here needs the newest version of each function. The glibc of this machine also keeps the
+    versions that programs compiled on older systems call. A function is new if all of its versions are.
+    """
+    own = [str(file.locate()) for file in metadata.files("offbeat") or [] if file.parent.name == "lib"]
+    needed = {(name, version) for library in own for name, version in symbols_of(library)}
+    linked = "".join(
+        subprocess.run(["ldd", library], capture_output=True, text=True).stdout for library in own
+    )
+    old = {
+        name
+        for library in set(re.findall(r"(/\S+)", linked))
+        for name, version in symbols_of(library)
+        if version <= (2, 28)
+    }
+    # Headers and libraries of newer compilers call these. Those of zig, with which the wheel is made, do not.
+    of_compilers = re.compile(r"_dl_find_object|__libc_single_threaded|[fl]?stat(at)?(64)?|__isoc23_\w+")
+    new = {name for name, version in needed if version > (2, 28)} - old
+    assert {"malloc", "dlsym"} <= old
+    assert {name for name in new if not of_compilers.fullmatch(name)} == set()
+
+
 def test_what_a_plain_installation_brings() -> None:
     required = metadata.requires("offbeat") or []
     plain = {re.split(r"[^\w-]", line)[0].lower() for line in required if "extra ==" not in line}
