@@ -27,11 +27,14 @@
 
 namespace offbeat {
 
+// Delays a spinning thread. Limits below count these delays, so their order of magnitude must be that of
+// x86's PAUSE. AArch64's `yield` delays nothing on most cores. `isb` waits until all earlier instructions are
+// done, about as long as PAUSE: https://github.com/rust-lang/rust/pull/84725
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();  // without <immintrin.h>, which takes a second to compile
 #elif defined(__aarch64__)
-  asm volatile("yield");
+  asm volatile("isb");
 #endif
 }
 
