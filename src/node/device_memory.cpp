@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -62,19 +63,30 @@ LinkerMemory find_linker_memory() {
   return {state, static_cast<const ElfW(Sym)*>(symbol)->st_size / sizeof *state};
 }
 
+// In glibc the counter lies behind a lock.
+bool is_behind_lock(const std::uint64_t* word) {
+  const auto* const before = reinterpret_cast<const pthread_mutex_t*>(word) - 1;
+  return reinterpret_cast<const std::uint64_t*>(before) >= linker_memory.words &&
+         before->__data.__kind == PTHREAD_MUTEX_RECURSIVE;
+}
+
 // Finds glibc's own count of loaded libraries. dl_iterate_phdr reports that count, but takes longer than a
 // short collective. glibc keeps it in the state of its linker, at a place that depends on the version, so
-// this function looks for the number there. If the number occurs once, that is the counter.
+// this function looks for the number there. If the number occurs once, that is the counter. If a constant has
+// the same value, the counter is the only one behind a lock.
 const std::uint64_t* find_counter(std::uint64_t loaded) {
+  std::size_t all = 0;
+  std::size_t behind_locks = 0;
   const std::uint64_t* found = nullptr;
   // The second word is the number of libraries that are loaded at present, so the search begins behind it.
   for (std::size_t k = 2; k < linker_memory.size; ++k) {
     const std::uint64_t* const word = linker_memory.words + k;
     if (__atomic_load_n(word, __ATOMIC_RELAXED) != loaded) continue;
-    if (found != nullptr) return nullptr;
-    found = word;
+    ++all;
+    behind_locks += is_behind_lock(word) ? 1 : 0;
+    if (all == 1 || is_behind_lock(word)) found = word;
   }
-  return found;
+  return all == 1 || behind_locks == 1 ? found : nullptr;
 }
 
 std::uint64_t loaded_library_count() {
