@@ -212,20 +212,14 @@ struct BFloat16::AdjacentPair {
 
 #ifdef __F16C__
 
+// g++ 12 stores a struct of AVX-512 into the stack, too. With AVX2 it does not, and a vector is slower.
 #ifdef __AVX512F__
 struct Float16Lanes {
   static constexpr std::size_t lanes = 16;
-  struct Element {
-    std::uint16_t half[lanes];
-  };
-  static __m512 load(const Element& element) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(&element)));
-  }
-  static __m512 round(__m512 value) { return _mm512_cvtph_ps(to_halves(value)); }
-  static Element store(__m512 value) { return __builtin_bit_cast(Element, to_halves(value)); }
-
- private:
-  static __m256i to_halves(__m512 value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+  using Element [[gnu::aligned(2), gnu::may_alias]] = __m256i;
+  static __m512 load(const Element& element) { return _mm512_cvtph_ps(element); }
+  static __m512 round(__m512 value) { return _mm512_cvtph_ps(store(value)); }
+  static __m256i store(__m512 value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 #else
 struct Float16Lanes {
