@@ -20,8 +20,10 @@
 
 #include "reduction/kernels.hpp"
 
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace offbeat {
@@ -247,6 +249,25 @@ struct Float16 {
     const __m128i half = _mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT);
     return static_cast<Element>(_mm_cvtsi128_si32(half));
   }
+};
+
+#elif defined(__aarch64__)
+
+// Every such processor converts binary16.
+struct Float16Lanes {
+  static constexpr std::size_t lanes = 4;
+  using Element [[gnu::aligned(2), gnu::may_alias]] = float16x4_t;
+  static float32x4_t load(const Element& element) { return vcvt_f32_f16(element); }
+  static float32x4_t round(float32x4_t value) { return vcvt_f32_f16(store(value)); }
+  static float16x4_t store(float32x4_t value) { return vcvt_f16_f32(value); }
+};
+
+struct Float16 {
+  using Element = std::uint16_t;
+  using Lanes = Float16Lanes;
+  static float load(Element element) { return __builtin_bit_cast(__fp16, element); }
+  static float round(float value) { return static_cast<__fp16>(value); }
+  static Element store(float value) { return __builtin_bit_cast(Element, static_cast<__fp16>(value)); }
 };
 
 #else
