@@ -23,7 +23,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,6 +59,7 @@ MPIS = {
     "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
 MPICH = BUILD / "mpi" / "mpich"
+MPICH_FOR_AARCH64 = BUILD / "mpi" / "mpich-aarch64"  # runs under qemu; the launcher is that of MPICH
 # The build for CPUs is small. Where pip finds it depends on the machine: PyPI has only those for GPUs.
 TORCH = ("torch==2.13.0+cpu", "numpy", "pytest>=8", "rich>=13", "expecttest")
 TORCH_VENV = BUILD / "torch-venv"
@@ -236,6 +239,29 @@ def install_package(families: str = "ON") -> None:
         command += [f"--config-settings=cmake.define.OFFBEAT_{vendor}_INCLUDE={prefix / 'include'}"]
     command += ["--config-settings=build-dir=build/wheel", str(ROOT)]
     step("build and install offbeat", command, environment=tool_environment())
+    stamp.write_text(key)
+
+
+def unpack_mpich_for_aarch64() -> None:
+    """Unpack PyPI's MPICH for AArch64, which pip would not install here."""
+    stamp = MPICH_FOR_AARCH64 / "offbeat-setup"
+    key = MPIS[MPICH.name][0]
+    if fresh(stamp, key):
+        return
+    shutil.rmtree(MPICH_FOR_AARCH64, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        options = [
+            "--no-deps",
+            "--only-binary=:all:",
+            "--platform=manylinux_2_28_aarch64",
+            f"--dest={folder}",
+        ]
+        step(f"download {key} for AArch64", [*pip_of(VENV), "download", *options, key])
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as content:
+            content.extractall(folder)
+        (prefix,) = Path(folder).glob("*.data/data")
+        prefix.rename(MPICH_FOR_AARCH64)
     stamp.write_text(key)
 
 

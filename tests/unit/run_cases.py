@@ -17,9 +17,11 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
 from turns import in_turn, seed_of_commit
 
 BATCH = 50  # cases of one process
-FILTER = "--gtest_filter="
+OPTION = "--gtest_"
+FILTER = f"{OPTION}filter="
 # Cases are alike if they have the same text before what varies: the calls, or the number of ranks.
 ONE_IN = 3
 ALIKE = re.compile(
@@ -50,15 +53,23 @@ class Case:
     """One case: a test of GoogleTest, or a command whose exit code says whether it passes."""
 
     name: str
-    command: tuple[str, ...] = field(repr=False)  # empty: the binary was not built
+    command: tuple[str, ...] = field(repr=False)
 
     @property
     def is_of_googletest(self) -> bool:
         return any(argument.startswith(FILTER) for argument in self.command)
 
     @property
+    def program(self) -> tuple[str, ...]:
+        """The command up to the options of GoogleTest: the binary, perhaps after an emulator."""
+        return tuple(itertools.takewhile(lambda each: not each.startswith(OPTION), self.command))
+
+    @property
     def binary(self) -> str:
-        return self.command[0] if self.command else ""
+        """The file with the case, or "" if it was not built."""
+        if not self.command:
+            return ""
+        return shutil.which(self.program[-1] if self.is_of_googletest else self.command[0]) or ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def cases_of(folder: Path) -> list[Case]:
         command = test.get("command", [])
         filters = [each.removeprefix(FILTER) for each in command if each.startswith(FILTER)]
         name = filters[0] if filters else test["name"]
-        cases.append(Case(name, tuple(command) if Path((command or [""])[0]).is_file() else ()))
+        cases.append(Case(name, tuple(command)))
     return cases
 
 
@@ -112,16 +123,15 @@ def batches_of(cases: list[Case]) -> list[list[Case]]:
 def run_batch(batch: list[Case], limit: float) -> list[Outcome]:
     """Run cases of one binary in one process; if it does not reach its end, each case in its own."""
     first = batch[0]
-    if not first.command:
+    if not first.binary:
         return [Outcome(first, failure="it was not built")]
     if not first.is_of_googletest:
         return [run_command(first, limit)]
     with tempfile.TemporaryDirectory() as temporary:
         report, flags = Path(temporary, "report.xml"), Path(temporary, "flags")
         flags.write_text(FILTER + ":".join(case.name for case in batch))
-        code, output = execute(
-            [first.binary, f"--gtest_flagfile={flags}", f"--gtest_output=xml:{report}"], limit
-        )
+        command = [*first.program, f"--gtest_flagfile={flags}", f"--gtest_output=xml:{report}"]
+        code, output = execute(command, Path(first.binary).parent, limit)
         outcomes = read(report, batch) if report.exists() else []
     if outcomes:
         if code != 0 and not any(outcome.failure for outcome in outcomes):
@@ -141,16 +151,14 @@ def run_batch(batch: list[Case], limit: float) -> list[Outcome]:
 
 def run_command(case: Case, limit: float) -> Outcome:
     started = time.monotonic()
-    code, output = execute(list(case.command), limit)
+    code, output = execute(list(case.command), Path(case.binary).parent, limit)
     return Outcome(case, time.monotonic() - started, f"{ending(code)}\n{output}" if code else None)
 
 
-def execute(command: list[str], limit: float) -> tuple[int | None, str]:
+def execute(command: list[str], folder: Path, limit: float) -> tuple[int | None, str]:
     """Return the exit code and the output. The code is None if nothing was printed for `limit` seconds."""
     with tempfile.TemporaryFile("w+", errors="replace") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=Path(command[0]).parent
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder)
         printed, since = 0, time.monotonic()
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
