@@ -21,7 +21,8 @@ constexpr const Algorithm* algorithms[] = {&native,
                                            &neighbor_exchange,
                                            &alltoall_algorithms::linear,
                                            &combinators::pipeline,
-                                           &hierarchies::allgather};
+                                           &hierarchies::allgather,
+                                           &lanes::allgather};
 
 }  // namespace
 

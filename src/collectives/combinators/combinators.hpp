@@ -31,7 +31,9 @@ extern const Algorithm scatter;
 // These are lanes(NODE, A) for each collective that has it.
 namespace offbeat::lanes {
 
+extern const Algorithm allgather;
 extern const Algorithm allreduce;
+extern const Algorithm alltoall;
 extern const Algorithm bcast;
 
 }  // namespace offbeat::lanes
