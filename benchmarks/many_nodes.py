@@ -6,8 +6,9 @@
     build/venv/bin/python benchmarks/many_nodes.py --shapes 16x48 --collectives reduce --try ring
 
 Each time is the last delay: from the last arrival to the last exit. A ratio is the time of the rule divided
-by that of the host's default, with all ranks together, with one late node and with one late rank. A call of
-which no rule says anything is the host's, so nothing is simulated.
+by that of the host's default, with all ranks together, with one late node and with one late rank. If a rule
+has alternatives, the fastest one counts, because the job measures them; `native` may be one. A call of which
+no rule says anything is the host's, so nothing is simulated.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -37,13 +38,17 @@ from offbeat.units import format_size, parse_size  # noqa: E402
 
 NODES = ("rome", "genoa", "sapphire_rapids", "grace")
 NETWORKS = ("infiniband", "slingshot", "ethernet_tcp")
+LEAST_US = 1.0  # shorter times count as this long: they are what the last rank finds ready
+MANY_RANKS = 2048  # from here on few machines are simulated
+FEW_MACHINES = ("rome+slingshot", "genoa+ethernet_tcp", "sapphire_rapids+infiniband", "grace+infiniband")
 SHAPES = "16x48,64x64,256x32,2048x16,32x1,1024x1"
-COLLECTIVES = "allreduce,bcast,reduce,allgather,alltoall,barrier"
+COLLECTIVES = "allreduce,bcast,reduce,allgather,alltoall,reduce_scatter"
 SIZES = "8,1KiB,16KiB,256KiB,4MiB"
 PATTERNS = ("balanced", "node_late", "last_delayed")
 MOST_RATIO = 20.0  # a host that takes longer than this times the rule is not simulated to the end
 MOST_BYTES = 1 << 30  # of a result; what needs more memory is not simulated
-MOST_MESSAGES = 40_000_000  # of an alltoall
+MOST_MESSAGES = 2_000_000  # of an alltoall
+MOST_RANK_BYTES = 4 << 30  # of a vector, on all ranks together
 
 Cell = dict[str, Any]
 
@@ -61,15 +66,24 @@ def questions(
     shapes: Sequence[Shape], collectives: Sequence[str], sizes: Sequence[int]
 ) -> Iterator[Question]:
     for shape, collective in product(shapes, collectives):
-        nodes = NODES if shape.ranks_per_node > 1 else NODES[:1]
-        for name, network, size in product(nodes, NETWORKS, sizes if collective != "barrier" else [0]):
+        for name, size in product(machines(shape), sizes if collective != "barrier" else [0]):
             if can_be_simulated(shape, collective, size):
-                yield Question(f"{name}+{network}", shape, collective, size)
+                yield Question(name, shape, collective, size)
+
+
+def machines(shape: Shape) -> list[str]:
+    """The machines for a shape. With one rank a node only the network counts."""
+    if shape.ranks >= MANY_RANKS:
+        return list(FEW_MACHINES)
+    nodes = NODES if shape.ranks_per_node > 1 else NODES[:1]
+    return [f"{node}+{network}" for node, network in product(nodes, NETWORKS)]
 
 
 def can_be_simulated(shape: Shape, collective: str, size_bytes: int) -> bool:
     """Whether memory and time suffice. What is left out is never a cell of the table."""
     if collective == "alltoall" and shape.ranks**2 > MOST_MESSAGES:
+        return False
+    if shape.ranks * size_bytes > MOST_RANK_BYTES:
         return False
     return collective not in ("allgather", "alltoall") or size_bytes * shape.ranks <= MOST_BYTES
 
@@ -91,18 +105,20 @@ def answer(question: Question, tried: Sequence[str]) -> list[Cell]:
     most_us = MOST_RATIO * max(own.values(), default=math.inf)
     phases = {host: _host(place, host, collective, size, most_us) for host in by_host}
     skew_us = fmean(us for _, us in phases.values() if us < math.inf)
+
+    @cache
+    def us(phases: Phases, pattern: str, most_us: float) -> float:
+        return _us(place, size, phases, pattern, skew_us, most_us)
+
+    def ratio(expression: str, of: Phases, pattern: str) -> float:
+        return _ratio(us(_whole(collective, expression), pattern, math.inf), us(of, pattern, most_us))
+
     cells = []
     for host, found in by_host.items():
-        for each in found if tried else [min(found, key=lambda k: own.get(k, math.inf))]:
-            if each not in own:
+        times = {NATIVE: phases[host][1], **own}
+        for each in found if tried else [min(found, key=lambda k: times.get(k, math.inf))]:
+            if each not in times or set(found) == {NATIVE}:
                 continue
-            ratios = {
-                pattern: _ratio(
-                    _us(place, size, _whole(collective, each), pattern, skew_us),
-                    _us(place, size, phases[host][0], pattern, skew_us, most_us),
-                )
-                for pattern in PATTERNS
-            }
             cells.append(
                 {
                     "nodes": shape.nodes,
@@ -112,8 +128,15 @@ def answer(question: Question, tried: Sequence[str]) -> list[Cell]:
                     "size_bytes": size,
                     "machine": name,
                     "algorithm": each,
-                    "us": float(f"{own[each]:.4g}"),
-                    "of_host": ratios,
+                    "us": float(f"{times[each]:.4g}"),
+                    "of_host": [
+                        min(
+                            1.0 if one == NATIVE else ratio(one, phases[host][0], pattern)
+                            for one in ([each] if tried else found)
+                            if one in times
+                        )
+                        for pattern in PATTERNS
+                    ],
                 }
             )
     return cells
@@ -130,7 +153,7 @@ def can_run(place: Place, collective: str, expression: str) -> bool:
 
 
 def _ratio(us: float, of_us: float) -> float:
-    return float(f"{us / max(of_us, 1e-3):.3g}")
+    return float(f"{max(us, LEAST_US) / max(of_us, LEAST_US):.3g}")
 
 
 def _whole(collective: str, expression: str) -> Phases:
@@ -164,7 +187,7 @@ def rows(cells: Sequence[Cell]) -> list[list[str]]:
     for cell in cells:
         shape = f"{cell['nodes']}x{cell['ranks_per_node']}"
         group = groups.setdefault((shape, cell["collective"], cell["mpi"], cell["algorithm"]), {})
-        group.setdefault(cell["size_bytes"], []).extend(cell["of_host"].values())
+        group.setdefault(cell["size_bytes"], []).extend(cell["of_host"])
     return [
         [*key, ", ".join(f"{format_size(n)}: {mean(of):.2f} (to {max(of):.2f})" for n, of in group.items())]
         for key, group in groups.items()

@@ -101,6 +101,7 @@ const std::vector<std::function<int(int rank)>> placements = {
     [](int rank) { return rank / 3; },
     [](int rank) { return rank % 3; },
     [](int rank) { return rank * rank % 7; },
+    [](int rank) { return rank == 5 ? 0 : 1 + rank / 40; },
 };
 
 // Adversarial timing.

@@ -141,7 +141,7 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   };
   EXPECT_EQ(on_nodes(512, 8), "hierarchy(arrival_tree, recursive_multiplying(8))");
   EXPECT_EQ(on_nodes(512, 9), "nap");
-  EXPECT_EQ(on_nodes(513, 9), "native");
+  EXPECT_EQ(on_nodes(513, 9), "hierarchy(arrival_tree, recursive_multiplying(4))");
   EXPECT_EQ(on_nodes(513), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4095), "hierarchy(arrival_tree, recursive_multiplying(7))");
   EXPECT_EQ(on_nodes(4096), "hierarchy(arrival_tree, recursive_doubling)");
@@ -150,7 +150,8 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_nodes(16384, 8), "hierarchy(arrival_tree, arrival_owners)");
   EXPECT_EQ(on_nodes(262143, 9), "native");
   EXPECT_EQ(on_nodes(262144, 9), "lanes(arrival_tree, arrival_owners)");
-  EXPECT_EQ(on_nodes(262144, 16), "native");
+  EXPECT_EQ(on_nodes(262144, 16), "lanes(arrival_tree, rabenseifner)");
+  EXPECT_EQ(on_nodes(262144, 17), "native");
   const auto on_a_node_each = [&](std::size_t bytes, int nodes = 8) {
     return row(selection, {.ranks = nodes, .nodes = nodes, .board = true}, bytes)
         .expression->canonical_text();
@@ -172,7 +173,9 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(1 << 20, 127), "arrival_owners");
   EXPECT_EQ(on_a_node_each(1 << 20, 128), "native");
   EXPECT_EQ(on_a_node_each(512, 1023), "recursive_multiplying(7)");
-  EXPECT_EQ(on_a_node_each(512, 1024), "native");
+  EXPECT_EQ(on_a_node_each(512, 1024), "recursive_multiplying(4)");
+  EXPECT_EQ(on_a_node_each(1024, 4096), "recursive_multiplying(4)");
+  EXPECT_EQ(on_a_node_each(1025, 4096), "native");
 }
 
 // What is chosen for calls of any length there, in the order of the lengths.
