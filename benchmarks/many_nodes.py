@@ -50,6 +50,11 @@ MOST_BYTES = 1 << 30  # of a result; what needs more memory is not simulated
 MOST_MESSAGES = 2_000_000  # of an alltoall
 MOST_RANK_BYTES = 4 << 30  # of a vector, on all ranks together
 
+HEADINGS = ("shape", "collective", "MPI", "rule", "all together", "a late node", "a late rank")
+SUMMARY_HEADINGS = (
+    "shape", "cells with a rule", "simulated", "machines", "all together", "a late node", "a late rank",
+    "worst",
+)  # fmt: skip
 Cell = dict[str, Any]
 
 
@@ -116,8 +121,9 @@ def answer(question: Question, tried: Sequence[str]) -> list[Cell]:
     cells = []
     for host, found in by_host.items():
         times = {NATIVE: phases[host][1], **own}
-        for each in found if tried else [min(found, key=lambda k: times.get(k, math.inf))]:
-            if each not in times or set(found) == {NATIVE}:
+        for rule in [[each] for each in found] if tried else [found]:
+            known = [each for each in rule if each in times]
+            if not known or known == [NATIVE]:
                 continue
             cells.append(
                 {
@@ -127,13 +133,11 @@ def answer(question: Question, tried: Sequence[str]) -> list[Cell]:
                     "collective": collective,
                     "size_bytes": size,
                     "machine": name,
-                    "algorithm": each,
-                    "us": float(f"{times[each]:.4g}"),
+                    "algorithm": " | ".join(rule),
+                    "us": float(f"{min(times[each] for each in known):.4g}"),
                     "of_host": [
                         min(
-                            1.0 if one == NATIVE else ratio(one, phases[host][0], pattern)
-                            for one in ([each] if tried else found)
-                            if one in times
+                            1.0 if each == NATIVE else ratio(each, phases[host][0], pattern) for each in known
                         )
                         for pattern in PATTERNS
                     ],
@@ -182,16 +186,54 @@ def _us(
 
 
 def rows(cells: Sequence[Cell]) -> list[list[str]]:
-    """A row for each shape, collective, MPI and algorithm: for each size the mean and the worst ratio."""
-    groups: dict[tuple[str, str, str, str], dict[int, list[float]]] = {}
+    """A row for each rule of a shape: for each pattern and size the mean and the worst ratio."""
+    groups: dict[tuple[str, ...], dict[int, list[list[float]]]] = {}
     for cell in cells:
         shape = f"{cell['nodes']}x{cell['ranks_per_node']}"
-        group = groups.setdefault((shape, cell["collective"], cell["mpi"], cell["algorithm"]), {})
-        group.setdefault(cell["size_bytes"], []).extend(cell["of_host"])
-    return [
-        [*key, ", ".join(f"{format_size(n)}: {mean(of):.2f} (to {max(of):.2f})" for n, of in group.items())]
-        for key, group in groups.items()
-    ]
+        key = shape, f"`{cell['collective']}`", VENDORS[cell["mpi"]], f"`{cell['algorithm']}`"
+        groups.setdefault(key, {}).setdefault(cell["size_bytes"], []).append(cell["of_host"])
+    found = []
+    for key, group in groups.items():
+        of_patterns: list[list[str]] = [[] for _ in PATTERNS]
+        for size, ratios in group.items():
+            for texts, of in zip(of_patterns, zip(*ratios, strict=True), strict=True):
+                texts.append(f"{format_size(size)}: {mean(of):.2f} ({max(of):.2f})")
+        found.append([*key, *map(", ".join, of_patterns)])
+    return found
+
+
+def summary(cells: Sequence[Cell]) -> list[list[str]]:
+    """A row for each shape: how many cells have a rule, and its ratios."""
+    found = []
+    for text in SHAPES.split(","):
+        shape = Shape(*map(int, text.split("x")))
+        own = [cell for cell in cells if (cell["nodes"], cell["ranks_per_node"]) == shape]
+        calls = [
+            (collective, size)
+            for collective, size in product(COLLECTIVES.split(","), map(parse_size, SIZES.split(",")))
+        ]
+        with_rule = sum(
+            has_rule(host, shape, collective, size) for host in VENDORS for collective, size in calls
+        )
+        simulated = {(cell["mpi"], cell["collective"], cell["size_bytes"]) for cell in own}
+        of_patterns = list(zip(*(cell["of_host"] for cell in own), strict=True))
+        found.append(
+            [
+                text,
+                f"{with_rule} of {len(VENDORS) * len(calls)}",
+                str(len(simulated)),
+                str(len({cell["machine"] for cell in own})),
+                *(f"{mean(of):.2f}" for of in of_patterns),
+                f"{max(map(max, of_patterns)):.2f}",
+            ]
+        )
+    return found
+
+
+def has_rule(host: str, shape: Shape, collective: str, size_bytes: int) -> bool:
+    """Whether a built-in rule names something else than the host's own choice."""
+    place = candidates.Place(VENDORS[host], shape.ranks, shape.nodes)
+    return candidates.in_force(collective, size_bytes, place, None) != [NATIVE]
 
 
 def mean(ratios: Sequence[float]) -> float:
@@ -211,6 +253,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "--try", dest="tried", action="append", default=[], help="an expression instead of the rules"
     )
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--add", action="store_true", help="keep what the file of --json has of other calls")
     result_file.add_option(parser)
     arguments = parser.parse_args(words)
     written = result_file.ResultFile(arguments.json)
@@ -221,23 +264,18 @@ def main(words: Sequence[str] | None = None) -> None:
         asked = [each for each in asked if each.machine in arguments.machines.split(",")]
     asked.sort(key=lambda each: -each.shape.ranks * max(each.size_bytes, 1))
     cells: list[Cell] = []
+    if arguments.add:
+        again = {(*each.shape, each.collective, each.size_bytes) for each in asked}
+        cells = [
+            cell
+            for cell in result_file.read(arguments.json)["cells"]
+            if tuple(cell[key] for key in ("nodes", "ranks_per_node", "collective", "size_bytes"))
+            not in again
+        ]
     workers.apply(partial(answer, tried=arguments.tried), asked, cells.extend, arguments.processes)
-    cells.sort(
-        key=lambda c: (
-            c["collective"],
-            c["nodes"],
-            c["ranks_per_node"],
-            c["mpi"],
-            c["size_bytes"],
-            c["machine"],
-        )
-    )
-    print(
-        table(
-            ("shape", "collective", "MPI", "rule", "time of the rule / time of the MPI"),
-            rows(cells),
-        )
-    )
+    order = ("collective", "nodes", "ranks_per_node", "mpi", "size_bytes", "machine")
+    cells.sort(key=lambda cell: tuple(cell[key] for key in order))
+    print(table(HEADINGS, rows(cells)))
     written.write(cells)
 
 

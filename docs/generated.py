@@ -276,6 +276,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "model_check_times": measured.model_check_times,
     "published_check_table": measured.published_check_table,
     "many_cores_table": measured.many_cores_table,
+    "many_nodes_summary": measured.many_nodes_summary,
+    "many_nodes_table": measured.many_nodes_table,
     "one_node_table": measured.one_node_table,
     "one_node_bounds": measured.one_node_bounds,
     "paper_1_table": measured.paper_1_table,

@@ -25,6 +25,7 @@ from offbeat.units import format_size
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tools"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
 
+import many_nodes  # noqa: E402
 import one_node  # noqa: E402
 import paper_training  # noqa: E402
 import published_check  # noqa: E402
@@ -346,6 +347,16 @@ def _us(value: float) -> str:
 def published_check_table() -> str:
     """How many of the simulated times agree with those that others measured, for each table and algorithm."""
     return table(published_check.HEADINGS, published_check.rows(results("published_check")["cells"]))
+
+
+def many_nodes_summary() -> str:
+    """How many cells between nodes have a rule, and how its time compares with that of the MPIs."""
+    return table(many_nodes.SUMMARY_HEADINGS, many_nodes.summary(results("many_nodes")["cells"]))
+
+
+def many_nodes_table() -> str:
+    """How the rules between nodes compare with the MPIs, for each rule."""
+    return table(many_nodes.HEADINGS, many_nodes.rows(results("many_nodes")["cells"]))
 
 
 def one_node_table() -> str:

@@ -190,7 +190,7 @@ std::vector<std::string> all_chosen(const Selection& selection, Collective colle
 }
 using Texts = std::vector<std::string>;
 
-TEST(Selection, OtherCollectivesHaveDefaultsOnMeasuredNodesOnly) {
+TEST(Selection, OtherCollectivesHaveOtherDefaultsBeyondMeasuredNodes) {
   const Selection selection;
   const auto bcasts = [&](const Placement& placement) {
     return all_chosen(selection, Collective::bcast, placement);
@@ -198,7 +198,9 @@ TEST(Selection, OtherCollectivesHaveDefaultsOnMeasuredNodesOnly) {
   const Texts on_nodes{"native", "hierarchy(arrival_direct, pipeline(16KiB, chain))"};
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4, .board = true}), on_nodes);
   EXPECT_EQ(bcasts({.ranks = 16, .nodes = 8, .board = true}), on_nodes);
-  EXPECT_EQ(bcasts({.ranks = 34, .nodes = 8 + 1, .board = true}), Texts{"native"});
+  const Texts on_more{"native", "hierarchy(arrival_direct, pipeline(16KiB, binomial))", "native"};
+  EXPECT_EQ(bcasts({.ranks = 34, .nodes = 8 + 1, .board = true}), on_more);
+  EXPECT_EQ(bcasts({.ranks = 4 * 4097, .nodes = 4097, .board = true}), Texts{"native"});
 }
 
 TEST(Selection, SomeLimitsGrowWithTheNodes) {
