@@ -187,7 +187,7 @@ def _us(
 
 def rows(cells: Sequence[Cell]) -> list[list[str]]:
     """A row for each rule of a shape: for each pattern and size the mean and the worst ratio."""
-    groups: dict[tuple[str, ...], dict[int, list[list[float]]]] = {}
+    groups: dict[tuple[str, str, str, str], dict[int, list[list[float]]]] = {}
     for cell in cells:
         shape = f"{cell['nodes']}x{cell['ranks_per_node']}"
         key = shape, f"`{cell['collective']}`", VENDORS[cell["mpi"]], f"`{cell['algorithm']}`"
@@ -276,7 +276,10 @@ def main(words: Sequence[str] | None = None) -> None:
     order = ("collective", "nodes", "ranks_per_node", "mpi", "size_bytes", "machine")
     cells.sort(key=lambda cell: tuple(cell[key] for key in order))
     print(table(HEADINGS, rows(cells)))
-    written.write(cells)
+    # Their decisions are simulated (hosts.txt), not a version of theirs.
+    written.write(
+        cells, [{"name": name, "vendor": VENDORS[name], "version": "simulated"} for name in VENDORS]
+    )
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_the_result_file_has_what_the_simulator_says_now() -> None:
         for cell in many_nodes.answer(question, []):
             assert cell == before[tuple(cell[key] for key in KEYS)]
             found += 1
-    assert found == 3 + 3 + 1 + 1
+    assert found == 3 + 3 + 3 + 1
 
 
 def test_rules_are_better_on_the_mean_and_never_5_percent_worse() -> None:
@@ -70,8 +70,8 @@ def test_every_shape_has_rules() -> None:
             for size in sizes
         ]
         shares[text] = sum(has_rule) / len(has_rule)
-    assert shares["16x48"] >= 0.4
-    assert shares["1024x1"] >= 0.06
+    assert min(shares.values()) >= 0.06
+    assert fmean(shares.values()) >= 0.25
     assert len(many_nodes.summary(stored())) == len(shares)
 
 
