@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Build the wheel for other machines: one file for every Python from 3.10 on and every glibc from 2.28 on.
 
-    tools/portable_wheel.py [FOLDER]             the wheel with the man pages, and the source archive, in dist/
+    tools/portable_wheel.py [FOLDER]             the wheel with man pages, and the source archive, in dist/
     tools/portable_wheel.py --machine aarch64    the wheel for another processor, by cross-compiling
 
 PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this
@@ -98,7 +98,7 @@ def build(folder: Path, machine: str) -> Path:
 
 
 def with_man_pages(folder: Path) -> Path:
-    """Add the man pages to the wheel in a folder, and return it. Sphinx reads what they say from the package."""
+    """Add the man pages to the wheel in a folder, and return it. The package makes parts of the pages."""
     (wheel,) = folder.glob("*.whl")
     python = str(PORTABLE / "bin" / "python")
     install = [python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel)]
