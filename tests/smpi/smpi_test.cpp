@@ -87,17 +87,17 @@ std::vector<double> by_smpi(const Case& each) {
 }
 
 double by_offbeat(const Case& each, const std::string& text) {
-  const Network network{.intra_alpha = 1e-6,
-                        .intra_beta = 1 / bytes_per_second,
-                        .inter_alpha = 2e-6,
-                        .inter_beta = 1 / bytes_per_second,
-                        .injection_rate = bytes_per_second,
-                        .envelope_bytes = 16,
-                        .eager_bytes = eager_bytes,
-                        .ranks_per_node = each.ranks_per_node};
+  const SimulatedMachine machine{.intra_alpha = 1e-6,
+                                 .intra_beta = 1 / bytes_per_second,
+                                 .inter_alpha = 2e-6,
+                                 .inter_beta = 1 / bytes_per_second,
+                                 .injection_rate = bytes_per_second,
+                                 .envelope_bytes = 16,
+                                 .eager_bytes = eager_bytes,
+                                 .ranks_per_node = each.ranks_per_node};
   const Expression expression = parse_expression(Collective::allreduce, text);
   const PhantomCalls calls(Collective::allreduce, each.bytes, each.ranks());
-  Simulator simulator(each.ranks(), network, {.phantom = true});
+  Simulator simulator(each.ranks(), machine, {.phantom = true});
   return simulator
       .run([&](int rank, Endpoint net) { return carry_out(net, calls.call_of_rank(rank), expression); }, {},
            expression.lanes())
