@@ -19,7 +19,7 @@ namespace {
 
 // Throws away what has come. Returns false if the connection is broken.
 bool drain(const Descriptor& socket) {
-  std::array<char, 4096> rest;
+  std::array<char, 1024> rest;
   ssize_t got = 0;
   do {
     got = recv(socket.get(), rest.data(), rest.size(), MSG_DONTWAIT);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ from offbeat.bench import arrival_patterns, results, runner
 from offbeat.bench.plan import Cell, Job, Plan
 from offbeat.bench.records import Records
 from offbeat.errors import CommandError
+from offbeat.machine import load
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.choice import Choice
 from offbeat.mpi.launch import Launch
@@ -290,12 +292,13 @@ def test_the_budget_is_kept_although_a_job_hangs(monkeypatch: pytest.MonkeyPatch
     made = new_course(tmp_path / "t.json", algorithms=["native", "ring", "bine"])
     said: list[str] = []
     seen: list[float] = []
+    budget = 12 * max(1, load() / (os.cpu_count() or 1))  # processes start later on a busy machine
     began = time.monotonic()
     Tuning(
-        [made], Choice(install(), "why"), 12, None,
+        [made], Choice(install(), "why"), budget, None,
         say=said.append, on_progress=lambda progress: seen.append(progress.passed_s),
     ).run()  # fmt: skip
-    assert time.monotonic() - began < 13
+    assert time.monotonic() - began < budget + 1
     assert [
         line for line in said if line.startswith("allreduce by ring is out of the race: nothing happened")
     ]
