@@ -94,7 +94,7 @@ def build(folder: Path, machine: str) -> Path:
     (wheel,) = checked.glob("*.whl")
     if (glibc := re.search(r"manylinux_2_(\d+)_", wheel.name)) is None or int(glibc[1]) > int(GLIBC[2:]):
         raise setup.SetupError(f"{wheel.name} needs a newer glibc than {GLIBC}")
-    return wheel.replace(folder / wheel.name)
+    return Path(shutil.move(wheel, folder / wheel.name))  # which may be on another file system
 
 
 def with_man_pages(folder: Path) -> Path:
