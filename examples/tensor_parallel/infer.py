@@ -3,7 +3,7 @@
 
     torchrun --standalone --nproc-per-node 2 infer.py --model 7b
 
-Weights are random: what counts is how long the layers take, and how much of that are their two allreduces.
+Weights are random: what counts is how long the layers take, and how much of that their two allreduces take.
 `--backend gloo` runs the same layers with gloo.
 """
 
@@ -53,7 +53,7 @@ class Stopwatch:
 
 
 class Layer:
-    """This rank's part of one layer: some heads of the attention, some rows of the network behind it."""
+    """This rank's part of one layer: some heads of the attention, some rows of the feed-forward network."""
 
     def __init__(self, shape: Shape, ranks: int, generator: torch.Generator, watch: Stopwatch) -> None:
         def weights(rows: int, columns: int) -> torch.Tensor:
