@@ -103,6 +103,8 @@ def main() -> None:
     dist.init_process_group(arguments.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     shape, watch = SHAPES[arguments.model], Stopwatch()
+    if shape.kv_heads % ranks != 0:
+        parser.error(f"{ranks} ranks cannot share {shape.kv_heads} heads")
     generator = torch.Generator().manual_seed(1 + rank)
     layers = [Layer(shape, ranks, generator, watch) for _ in range(arguments.layers)]
 
