@@ -7,8 +7,8 @@
 
 Each time is the last delay: from the last arrival to the last exit. A ratio is the time of the rule divided
 by that of the host's default, with all ranks together, with one late node and with one late rank. If a rule
-has alternatives, the fastest one counts, because the job measures them; `native` may be one. A call of which
-no rule says anything is the host's, so nothing is simulated.
+has alternatives, the fastest one counts, because the job measures them; `native` may be one. If no rule
+covers a call, it goes to the host, and nothing is simulated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from offbeat.units import format_size, parse_size  # noqa: E402
 
 NODES = ("rome", "genoa", "sapphire_rapids", "grace")
 NETWORKS = ("infiniband", "slingshot", "ethernet_tcp")
-LEAST_US = 1.0  # shorter times count as this long: they are what the last rank finds ready
+LEAST_US = 1.0  # shorter times count as this long: the last rank finds everything ready
 MANY_RANKS = 2048  # from here on few machines are simulated
 FEW_MACHINES = ("rome+slingshot", "genoa+ethernet_tcp", "sapphire_rapids+infiniband", "grace+infiniband")
 SHAPES = "16x48,64x64,256x32,2048x16,32x1,1024x1"
@@ -116,7 +116,8 @@ def answer(question: Question, tried: Sequence[str]) -> list[Cell]:
         return _us(place, size, phases, pattern, skew_us, most_us)
 
     def ratio(expression: str, of: Phases, pattern: str) -> float:
-        return _ratio(us(_whole(collective, expression), pattern, math.inf), us(of, pattern, most_us))
+        of_us = min(us(of, pattern, most_us), most_us)  # one that takes longer counts as that long
+        return _ratio(us(_whole(collective, expression), pattern, math.inf), of_us)
 
     cells = []
     for host, found in by_host.items():
@@ -203,7 +204,7 @@ def rows(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def summary(cells: Sequence[Cell]) -> list[list[str]]:
-    """A row for each shape: how many cells have a rule, and its ratios."""
+    """A row for each shape: how many cells have a rule, and the ratios of these."""
     found = []
     for text in SHAPES.split(","):
         shape = Shape(*map(int, text.split("x")))
@@ -253,9 +254,13 @@ def main(words: Sequence[str] | None = None) -> None:
         "--try", dest="tried", action="append", default=[], help="an expression instead of the rules"
     )
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--add", action="store_true", help="keep what the file of --json has of other calls")
+    parser.add_argument(
+        "--add", action="store_true", help="keep what the file of --json has of other calls and machines"
+    )
     result_file.add_option(parser)
     arguments = parser.parse_args(words)
+    if arguments.add and arguments.json is None:
+        parser.error("--add needs --json")
     written = result_file.ResultFile(arguments.json)
     shapes = [Shape(*map(int, each.split("x"))) for each in arguments.shapes.split(",")]
     sizes = [parse_size(each) for each in arguments.sizes.split(",")]
@@ -265,18 +270,18 @@ def main(words: Sequence[str] | None = None) -> None:
     asked.sort(key=lambda each: -each.shape.ranks * max(each.size_bytes, 1))
     cells: list[Cell] = []
     if arguments.add:
-        again = {(*each.shape, each.collective, each.size_bytes) for each in asked}
+        again = {(*each.shape, each.collective, each.size_bytes, each.machine) for each in asked}
+        key = ("nodes", "ranks_per_node", "collective", "size_bytes", "machine")
         cells = [
             cell
             for cell in result_file.read(arguments.json)["cells"]
-            if tuple(cell[key] for key in ("nodes", "ranks_per_node", "collective", "size_bytes"))
-            not in again
+            if tuple(cell[name] for name in key) not in again
         ]
     workers.apply(partial(answer, tried=arguments.tried), asked, cells.extend, arguments.processes)
     order = ("collective", "nodes", "ranks_per_node", "mpi", "size_bytes", "machine")
     cells.sort(key=lambda cell: tuple(cell[key] for key in order))
     print(table(HEADINGS, rows(cells)))
-    # Their decisions are simulated (hosts.txt), not a version of theirs.
+    # The decisions of hosts.txt are simulated, not those of a version.
     written.write(
         cells, [{"name": name, "vendor": VENDORS[name], "version": "simulated"} for name in VENDORS]
     )

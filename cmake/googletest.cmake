@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# GTest::gtest and GTest::gtest_main. No package has the library of another architecture, so Debian's sources
-# (libgtest-dev) are compiled for it.
+# Makes the targets GTest::gtest and GTest::gtest_main. No package has the library of another architecture, so
+# Debian's sources (libgtest-dev) are compiled for it.
 set(OFFBEAT_GOOGLETEST "" CACHE PATH "folder with GoogleTest's sources")
 if(CMAKE_CROSSCOMPILING AND NOT OFFBEAT_GOOGLETEST)
   set(OFFBEAT_GOOGLETEST /usr/src/googletest)

@@ -94,7 +94,7 @@ def build(folder: Path, machine: str) -> Path:
     (wheel,) = checked.glob("*.whl")
     if (glibc := re.search(r"manylinux_2_(\d+)_", wheel.name)) is None or int(glibc[1]) > int(GLIBC[2:]):
         raise setup.SetupError(f"{wheel.name} needs a newer glibc than {GLIBC}")
-    return wheel.replace(folder / wheel.name)
+    return Path(shutil.move(wheel, folder / wheel.name))  # which may be on another file system
 
 
 def with_man_pages(folder: Path) -> Path:
@@ -104,6 +104,7 @@ def with_man_pages(folder: Path) -> Path:
     install = [python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel)]
     step("install the wheel", install, environment=environment())
     pages = BUILD / "portable-man"
+    shutil.rmtree(pages, ignore_errors=True)
     step("man pages", [python, "-m", "sphinx", "-q", "-W", "-b", "man", str(ROOT / "docs"), str(pages)])
     with tempfile.TemporaryDirectory(dir=BUILD) as unpacked:
         step("unpack the wheel", [python, "-m", "wheel", "unpack", "-d", unpacked, str(wheel)])

@@ -3,7 +3,7 @@
 
     torchrun --standalone --nproc-per-node 2 infer.py --model 7b
 
-Weights are random: what counts is how long the layers take, and how much of that are their two allreduces.
+Weights are random: what counts is how long the layers take, and how much of that their two allreduces take.
 `--backend gloo` runs the same layers with gloo.
 """
 
@@ -53,7 +53,7 @@ class Stopwatch:
 
 
 class Layer:
-    """This rank's part of one layer: some heads of the attention, some rows of the network behind it."""
+    """This rank's part of one layer: some heads of the attention, some rows of the feed-forward network."""
 
     def __init__(self, shape: Shape, ranks: int, generator: torch.Generator, watch: Stopwatch) -> None:
         def weights(rows: int, columns: int) -> torch.Tensor:
@@ -103,6 +103,8 @@ def main() -> None:
     dist.init_process_group(arguments.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     shape, watch = SHAPES[arguments.model], Stopwatch()
+    if shape.kv_heads % ranks != 0:
+        parser.error(f"{ranks} ranks cannot share {shape.kv_heads} heads")
     generator = torch.Generator().manual_seed(1 + rank)
     layers = [Layer(shape, ranks, generator, watch) for _ in range(arguments.layers)]
 

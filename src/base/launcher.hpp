@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the program that started this process says of it in the environment.
+// Reads what the program that started this process, the launcher, says about it in the environment.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace offbeat {
 // at the same time has that name.
 [[nodiscard]] std::string launcher_job(std::string_view family = "openmpi");
 
-// Returns the host at which the ranks of torch.distributed meet (MASTER_ADDR); empty: unknown.
+// Returns the host at which the ranks of torch.distributed meet (MASTER_ADDR), or "" if it is unknown.
 [[nodiscard]] std::string meeting_host();
 
 // Returns how many ranks the launcher put on this node, or 1 if it did not say.

@@ -32,7 +32,7 @@ inline SettingParser text_parser(std::string values, std::string Settings::*fiel
           [=](const Settings& settings) { return settings.*field; }};
 }
 
-// The name of an interface has no blank or other sign.
+// The name of an interface has letters, digits and a few other characters, but no blank.
 inline SettingParser name_parser(std::string values, std::string Settings::*field) {
   SettingParser found = text_parser(std::move(values), field);
   found.set_field = [set = found.set_field](Settings& settings, std::string_view text) {

@@ -80,7 +80,8 @@ class BoardTransport : public Transport, public BoardWaiters {
   // twice.
   void abandon(Task& task) noexcept;
 
-  // Sets the collective that the next task carries out, and RoundNumber::history if it was begun.
+  // Sets the collective that the next task carries out. `history`: RoundNumber::history of a collective that
+  // proceeds while the program computes; 0 for a blocking one.
   void serve(Collective collective, std::uint64_t history = 0) {
     collective_ = collective;
     first_lane_ = static_cast<int>((static_cast<std::uint64_t>(collective) + history) % most_first_lanes) *
@@ -91,9 +92,9 @@ class BoardTransport : public Transport, public BoardWaiters {
   [[nodiscard]] const Patience& patience() const { return patience_; }
 
  protected:
-  // Returns the lane of a transfer's messages. Each collective begins with another lane. If one rank was left
-  // out of a call, because the host rejected it there, its next call finds no messages of that one, unless it
-  // is of the same collective.
+  // Returns the lane of a transfer's messages. Each collective begins with another lane, and the lane of one
+  // that proceeds also depends on its history. If one rank was left out of a call, because the host rejected
+  // it there, its next call finds no messages of that one, unless it is of the same collective.
   [[nodiscard]] int lane_of(const Transfer& transfer) const {
     return (transfer.lane + first_lane_) % most_lanes;
   }

@@ -48,7 +48,7 @@ class OperationsOwner {
   // before you destroy this.
   [[nodiscard]] bool is_watched() const { return watchers_ > 0; }
 
-  // Returns RoundNumber::history for a collective that begins, and adds it to that of the next one.
+  // Returns RoundNumber::history for a collective that begins. The history of the next one includes it.
   [[nodiscard]] std::uint64_t take_history(Collective begun) {
     return std::exchange(history_, RoundNumber::next_history(history_, begun));
   }

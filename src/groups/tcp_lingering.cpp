@@ -17,7 +17,7 @@
 namespace offbeat {
 namespace {
 
-// Throws away what has come. Returns false if the connection is broken.
+// Reads what has come and drops it. Returns false if the connection is broken.
 bool drain(const Descriptor& socket) {
   std::array<char, 1024> rest;
   ssize_t got = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LingeringSockets has the sockets of networks that are gone. If a process closes a socket while data from
-// the other rank are unread in it, the system throws away what it has not sent yet. So a socket stays, and is
-// read, until the other rank's system has everything.
+// LingeringSockets keeps the sockets of networks that are gone. If a process closes a socket while data from
+// the other rank are unread in it, the system throws away what it has not sent yet. So a socket stays open,
+// and is read, until the other rank's system has everything.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ namespace offbeat {
 
 class LingeringSockets {
  public:
-  // Those of this process, which waits for them for up to a second when it ends.
+  // Returns the sockets of this process. When the process ends, it waits up to a second for them.
   static LingeringSockets& of_process();
 
   // Takes a socket on which this rank will send nothing more. Throws std::bad_alloc.
   void add(Descriptor socket);
-  // Closes those that are no longer needed.
+  // Closes the sockets that are delivered or broken.
   void close_delivered();
-  // Calls close_delivered() until none is left, or for some time. Returns true if none is left.
+  // Calls close_delivered() until no socket is left, or until `at_most_ns` have passed. Returns true if none
+  // is left.
   [[nodiscard]] bool wait(std::int64_t at_most_ns);
 
   // For the handlers of fork(). The child keeps none.

@@ -162,7 +162,7 @@ class Board {
     presence(rank).entered.store(number, std::memory_order_relaxed);
     if (patience.shares_cores) publish_core();
   }
-  // Sets the collectives that came before the one that this rank enters now (RoundNumber::history).
+  // Sets RoundNumber::history, the hash of the collectives before the one that this rank enters now.
   void set_history(std::uint64_t history) { sequence.history = round.history = history; }
 
   // A record describes one call of one rank, so that ranks can compare their calls

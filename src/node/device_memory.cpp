@@ -63,7 +63,7 @@ LinkerMemory find_linker_memory() {
   return {state, static_cast<const ElfW(Sym)*>(symbol)->st_size / sizeof *state};
 }
 
-// In glibc the counter lies behind a lock.
+// Returns true if a lock lies in front of the word, as in front of glibc's counter.
 bool is_behind_lock(const std::uint64_t* word) {
   const auto* const before = reinterpret_cast<const pthread_mutex_t*>(word) - 1;
   return reinterpret_cast<const std::uint64_t*>(before) >= linker_memory.words &&
@@ -73,7 +73,7 @@ bool is_behind_lock(const std::uint64_t* word) {
 // Finds glibc's own count of loaded libraries. dl_iterate_phdr reports that count, but takes longer than a
 // short collective. glibc keeps it in the state of its linker, at a place that depends on the version, so
 // this function looks for the number there. If the number occurs once, that is the counter. If a constant has
-// the same value, the counter is the only one behind a lock.
+// the same value, the counter is the only occurrence behind a lock.
 const std::uint64_t* find_counter(std::uint64_t loaded) {
   std::size_t all = 0;
   std::size_t behind_locks = 0;

@@ -32,8 +32,8 @@ struct RoundNumber {
   // The words of the present round begin with this tag. It has low bits of the number and, above them, low
   // bits of the history. If one rank is left out of a call, because the host rejects it there, it is a round
   // behind until it makes that call again. If it makes another call instead, its tags differ from then on,
-  // and no rank takes the data of one collective for another's. A thread of this rank that waits elsewhere
-  // may read both tags.
+  // and no rank takes the data of one collective for another's. A thread of this rank that waits on another
+  // stage may read both tags.
   std::uint64_t tag = 0;
   std::uint64_t previous_tag = 0;
   std::uint64_t last_partial_round = none;    // the last round in which not all ranks meet
@@ -68,7 +68,7 @@ struct RoundNumber {
     };
     return other != 0 && (differs(seen(tag)) || differs(seen(previous_tag)));
   }
-  // Return the tags, in any thread. They may be those of different rounds.
+  // Returns both tags. Any thread may call this; the tags may then not be those of two consecutive rounds.
   [[nodiscard]] std::array<std::uint64_t, 2> last_tags() const { return {seen(tag), seen(previous_tag)}; }
 
   // The factor is odd, so two ranks whose histories differ have different ones after further equal calls,

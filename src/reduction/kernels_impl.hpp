@@ -214,7 +214,8 @@ struct BFloat16::AdjacentPair {
 
 #ifdef __F16C__
 
-// g++ 12 stores a struct of AVX-512 into the stack, too. With AVX2 it does not, and a vector is slower.
+// With AVX-512 an Element is a vector, because g++ 12 would also store a struct on the stack. With AVX2 it
+// does not, and a struct is faster there.
 #ifdef __AVX512F__
 struct Float16Lanes {
   static constexpr std::size_t lanes = 16;

@@ -33,7 +33,7 @@ CALLS = ("12", "60", "3000")  # seed, how many, the longest
 
 
 def emulated(program: str, ranks: int, *arguments: str, settings: dict[str, str] | None = None) -> Result:
-    """Run a program of tests/mpi under the preload. qemu hands it to the program, not to itself."""
+    """Run a program of tests/mpi with the preload library, which qemu gives to the program only."""
     compiled = compile_program(MPICH, PROGRAMS / program, libraries=LIBRARIES)
     qemu = ["qemu-aarch64", "-L", SYSTEM, "-E", f"LD_PRELOAD={LIBRARY}"]
     environment = {"OFFBEAT_REPORT": "1", **(settings or {})}

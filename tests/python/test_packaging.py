@@ -122,7 +122,7 @@ def test_glibc_2_28_has_all_functions_that_offbeat_calls() -> None:
     """The wheel of tools/portable_wheel.py is for systems with that glibc.
 
     What was compiled here needs the newest version of each function. The glibc of this machine also keeps the
-    versions that programs compiled on older systems call. A function is new if all of its versions are.
+    versions that programs compiled on older systems call. A function is new if 2.28 has no version of it.
     """
     own = [str(file.locate()) for file in metadata.files("offbeat") or [] if file.parent.name == "lib"]
     needed = {(name, version) for library in own for name, version in symbols_of(library)}

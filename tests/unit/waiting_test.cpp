@@ -127,8 +127,9 @@ TEST(Patience, SleepsInALongWait) {
   }
 }
 
-// While this lives, its thread runs before all threads that other programs usually have, and those that it
-// starts run before it. Without the privilege nothing changes, and load may spoil what a test measures.
+// While this lives, its thread runs before all threads that other programs usually have. The threads that
+// `start_threads` starts run before this thread. Without the privilege nothing changes, and load may spoil
+// what a test measures.
 class BeforeOtherPrograms {
  public:
   template <class Start>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: every rank exchanges its block with the ranks of its number on the other nodes. Then the ranks of
-// each node give one another what they have.
+// Idea: every rank exchanges its block with the ranks that have its member number on the other nodes. Then
+// the ranks of each node give one another what they have.
 //
 //   node 0: 0 1   node 1: 2 3   node 2: 4 5
 //   the lanes     0 <-> 2 <-> 4 have 024, 1 <-> 3 <-> 5 have 135
 //   NODE          0 and 1 have 024 and 135, and so have 2 and 3, 4 and 5
 //
-// In a hierarchy all ranks of a node copy what one leader has. Here each rank reads as much from each other
-// one, so no core and no memory is read by all.
+// In a hierarchy all ranks of a node copy what one leader has. Here each rank reads an equal part from every
+// other rank of its node, so no core hands over the whole result.
 //
 // Cost: T_A(nodes, m), plus (p - nodes) m copied on a node; m bytes in a block.
 // Other sizes: if nodes differ in size, hierarchy runs.
@@ -18,8 +18,9 @@
 namespace offbeat::lanes {
 namespace {
 
-// Blocks of at least this length go to their places by one allgather on the node for each node. Shorter ones
-// go together, and each rank copies them to their places: an allgather takes longer than these copies.
+// Blocks of at least this length take one allgather on the node for each node, which puts them into their
+// places. Shorter ones take one allgather together, and each rank copies them to their places: further
+// allgathers would take longer than these copies.
 constexpr std::size_t shortest_by_node = std::size_t{4} << 10;
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {

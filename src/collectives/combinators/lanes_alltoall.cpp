@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: the ranks of a node first exchange blocks so that each has what goes to the ranks of its number. Then
-// every rank sends one message to each other node.
+// Idea: the ranks of a node first exchange blocks, so that each has what goes to the ranks with its member
+// number on all nodes. Then every rank sends one message to each other node.
 //
 //   node 0: 0 1   node 1: 2 3   what 0 and 1 have to send, by destination: 0: 0123   1: 0123
 //   NODE          0 has what both send to 0 and 2, 1 what both send to 1 and 3
@@ -10,8 +10,9 @@
 // arranges the blocks of its whole node.
 //
 // Cost: T_A(nodes, sm), plus an alltoall on a node of s ranks with blocks of nodes m, and 2pm copied; p
-// ranks, m bytes in a block. Other sizes: if nodes differ in size, hierarchy runs. Source: the full-lane
-// alltoall of Traff and Hunold 2020.
+// ranks, m bytes in a block.
+// Other sizes: if nodes differ in size, hierarchy runs.
+// Source: the full-lane alltoall of Traff and Hunold 2020.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
@@ -30,7 +31,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Scratch other = net.scratch(call.input.count, call.input.width);
   const Vector given = one.vector();
   const Vector taken = other.vector();
-  // The blocks by the member that they go to, and those for one member by node.
+  // Sorts the blocks by the member that they go to, and those for one member by node.
   for (int member = 0; member < node.size; ++member) {
     for (int k = 0; k < lane.size; ++k) {
       co_await net.copy(given.block(net.size, member * lane.size + k),
@@ -39,7 +40,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   }
   const Call whole{Collective::alltoall, given, taken};
   co_await carry_out(node, whole, self.parts[0]);
-  // What the members gave, by node.
+  // Sorts what the members gave by node.
   for (int k = 0; k < lane.size; ++k) {
     for (int member = 0; member < node.size; ++member) {
       co_await net.copy(given.block(net.size, k * node.size + member),

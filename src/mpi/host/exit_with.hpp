@@ -24,8 +24,8 @@ inline void abort_job_of_hydra() {
   if (is_hydra) dprintf(static_cast<int>(std::strtol(descriptor, nullptr, 10)), "cmd=abort exitcode=2\n");
 }
 
-// Returns when somebody has read what this process has written to its errors, or after ten seconds. A
-// launcher that ends the job drops what it has not read.
+// Waits up to ten seconds until somebody has read what this process wrote to standard error. A launcher that
+// ends the job drops what it has not read.
 inline void wait_for_reader_of_errors() {
   struct stat errors {};
   if (fstat(STDERR_FILENO, &errors) != 0 || (!S_ISFIFO(errors.st_mode) && !S_ISSOCK(errors.st_mode))) return;

@@ -42,7 +42,7 @@ Task run_on_trees(Endpoint net, Call call, const Expression& self) {
 }
 
 Task run_among_leaders(Endpoint net, Call call, const Expression& self) {
-  // All ranks find the same, even if nodes differ in size.
+  // All ranks compute equal values, even if nodes differ in size.
   const int nodes = node_count(net);
   const int ranks_per_node = (net.size + nodes - 1) / nodes;
   const bool has_trees =
