@@ -17,11 +17,14 @@
 namespace offbeat {
 
 // Ends the whole job if Hydra runs it, the launcher of MPICH and Intel MPI. Hydra does not notice that a rank
-// ends before MPI_Init, and the others wait for it there. Any rank may send this command of PMI-1.
+// ends before MPI_Init, and the others wait for it there. Any rank may send this command of PMI-1. Hydra then
+// ends this process, which waits for that: a rank that ends at the same moment can end Hydra by SIGPIPE.
 inline void abort_job_of_hydra() {
   const char* const descriptor = std::getenv("PMI_FD");
   const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;
-  if (is_hydra) dprintf(static_cast<int>(std::strtol(descriptor, nullptr, 10)), "cmd=abort exitcode=2\n");
+  if (!is_hydra) return;
+  dprintf(static_cast<int>(std::strtol(descriptor, nullptr, 10)), "cmd=abort exitcode=2\n");
+  usleep(1'000'000);
 }
 
 // Waits up to ten seconds until somebody has read what this process wrote to standard error. A launcher that
