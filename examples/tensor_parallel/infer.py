@@ -119,9 +119,10 @@ def main() -> None:
 
     def say(what: str, tokens: int, layer_ms: float, reduced_ms: float) -> None:
         if rank == 0:
-            kib = tokens * shape.width * 2 / 1024
+            size = tokens * shape.width * 2
+            size_text = f"{size / 1024:.0f} KiB" if size >= 1024 else f"{size} B"
             share = reduced_ms / layer_ms
-            print(f"{what}: {layer_ms:.2f} ms a layer, of which two allreduces of {kib:.0f} KiB take "
+            print(f"{what}: {layer_ms:.2f} ms a layer, of which two allreduces of {size_text} take "
                   f"{reduced_ms:.2f} ms ({share:.0%})")  # fmt: skip
 
     with torch.inference_mode():

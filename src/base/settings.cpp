@@ -148,7 +148,7 @@ std::vector<Setting> all_settings() {
               "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
               "no trace"},
       Setting{"OFFBEAT_TRACE_EVERY", number_parser(&Settings::trace_every, 1, 1'000'000'000), "1",
-              AcrossRanks::may_differ, "trace every Nth call of each communicator"},
+              AcrossRanks::may_differ, "trace one in N calls of each communicator"},
       Setting{"OFFBEAT_TRACE_RANKS_EVERY", number_parser(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",
               AcrossRanks::may_differ, "trace every Nth rank of MPI_COMM_WORLD"},
       Setting{"OFFBEAT_TRACE_COLLECTIVES", collective_list_parser(&Settings::trace_collectives), "",

@@ -19,6 +19,7 @@
 #include "base/settings.hpp"
 #include "trace/communicator_filter.hpp"
 #include "trace/header.hpp"
+#include "trace/sampling.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -76,7 +77,7 @@ class File {
            matches_communicator(filter_, static_cast<int>(group.world_ranks.size()), world_.ranks, "");
   }
   [[nodiscard]] bool wants(Collective collective, std::uint64_t number) const {
-    return recorded_collectives_.contain(collective) && number % record_every_ == 0;
+    return recorded_collectives_.contain(collective) && is_sampled(number, record_every_);
   }
 
   // Writes the record of a group. Returns its number, or the largest one if there is no room.

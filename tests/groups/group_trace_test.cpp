@@ -13,6 +13,7 @@
 
 #include "ranks.hpp"
 #include "trace/format.hpp"
+#include "trace/sampling.hpp"
 
 namespace {
 
@@ -231,7 +232,10 @@ TEST(GroupTrace, LeavesOutWhatTheSettingsExclude) {
   EXPECT_EQ(found.header.flags, static_cast<std::uint32_t>(ended_in_order | is_partial));
   EXPECT_EQ(found.groups.size(), 1U);
   ASSERT_EQ(found.calls.size(), 5U);
-  for (std::size_t k = 0; k < 5; ++k) EXPECT_EQ(found.calls[k].number, 4 * k);
+  for (std::size_t k = 0; k < 5; ++k) {
+    EXPECT_EQ(found.calls[k].number / 4, k);
+    EXPECT_TRUE(is_sampled(found.calls[k].number, 4));
+  }
 }
 
 // A second run does not write to the trace of the first one, and works.

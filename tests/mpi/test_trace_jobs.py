@@ -16,7 +16,7 @@ from harness import PROGRAMS, Mpi, compile_program, on_mpis
 from offbeat import trace
 from offbeat.trace import metrics
 from spawning import can_spawn, run_spawning
-from trace_file import COLLECTIVES, INTER, SEVERAL_JOBS, TraceFile
+from trace_file import COLLECTIVES, INTER, SEVERAL_JOBS, TraceFile, is_sampled
 from tracing import EVERY_COLLECTIVE, assert_sound, traced, tracer
 
 # -- jobs that the program starts
@@ -100,7 +100,7 @@ def test_four_threads_on_four_communicators(mpi: Mpi, every: int, tmp_path: Path
             recorded.setdefault(record.communicator, []).append(what)
         unmatched = list(recorded.values())
         for calls in by_communicator.values():
-            wanted = [call for call in calls if int(call[0]) % every == 0]
+            wanted = [call for call in calls if is_sampled(int(call[0]), every)]
             same = [found for found in unmatched if agree(found, wanted)]
             assert len(same) == 1, f"rank {one.rank}: {len(same)} communicators have {wanted[:2]}, ..."
             unmatched.remove(same[0])

@@ -20,6 +20,14 @@ ENDED, SILENT = 1, 2
 INTER, SEVERAL_JOBS = 1, 8  # of a communicator
 
 
+def is_sampled(number: int, every: int) -> bool:
+    """Whether a trace of one in ``every`` calls has the call with this number."""
+    if every == 1:
+        return True
+    row, place = divmod(number, every)
+    return place == (row * 0x9E3779B97F4A7C15 % 2**64 >> 32) % every
+
+
 @dataclass(frozen=True)
 class Clock:
     kind: int

@@ -260,3 +260,19 @@ def test_a_trace_without_calls_to_compare_has_no_stakes(tmp_path: Path) -> None:
     path = made.write(tmp_path).parent
     assert stakes.stakes_of_calls(metrics.collect(trace.read(path))) is None
     assert taken(path).run().run_ns.tolist() == [1]
+
+
+def test_nothing_is_said_of_waits_that_a_trace_does_not_show(tmp_path: Path) -> None:
+    """Rank 0 begins 20 calls and waits 20 ms for each, outside of the calls, as PyTorch does."""
+    ms = 1_000_000
+    for rank in range(2):
+        made = begun(rank, 2)
+        for k in range(20):
+            begin = START_NS + k * 30 * ms + rank * 20 * ms
+            end = START_NS + k * 30 * ms + 20 * ms + 1000
+            made.call(k, begin, begin + 1000, end, flags=2)
+        made.write(tmp_path)
+    found = at_stake(tmp_path)
+    assert found.under_way == pytest.approx(0.35, abs=0.02)
+    assert "nothing to gain" not in " ".join(found.sentences)
+    assert "non-blocking ones, as PyTorch's all are, are under way for" in found.sentences[0]

@@ -42,7 +42,7 @@ def trace(
         Path, Option("-o", "--output", metavar="FOLDER", help="The folder to write the trace to.")
     ] = Path("run.trace"),
     every: Annotated[
-        int, Option("--every", metavar="K", help="Record every K-th call of each communicator.")
+        int, Option("--every", metavar="K", help="Record one in K calls of each communicator.")
     ] = 1,
     ranks_every: Annotated[int, Option("--ranks-every", metavar="R", help="Record on every R-th rank.")] = 1,
     collectives: Annotated[

@@ -15,7 +15,7 @@ from offbeat.trace.message_time import MessageTime
 from offbeat.trace.metrics import Calls
 from offbeat.trace.summaries import Measure
 from offbeat.trace.training import Training
-from offbeat.units import format_count, format_size_range, format_us, ordinal
+from offbeat.units import format_count, format_size_range, format_us
 
 _MOST_RANKS = 16
 _MOST_TRIALS = 16
@@ -206,7 +206,7 @@ def facts(calls: Calls) -> Sequence[tuple[str, str]]:
         ("ranks", f"{trace.ranks} on {format_count(hosts, 'host')}" + (
             f", {recording} of them recorded" if recording != trace.ranks else "")),
         ("calls", f"{len(calls.table)}, in {format_count(trace.records, 'record')}" + (
-            f", every {ordinal(trace.every_call)} call recorded" if trace.every_call > 1 else "")),
+            f", one in {trace.every_call} calls recorded" if trace.every_call > 1 else "")),
         ("clocks", _clock_agreement(trace)),
     ]  # fmt: skip
     agreements = int(np.count_nonzero(calls.table["agreement"]))

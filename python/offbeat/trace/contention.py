@@ -24,7 +24,8 @@ class Contention:
     def sentence(self) -> str:
         """Which ranks had to wait for a core, how long, and what the user should do about it."""
         first, *others = self.ranks
-        also = f"; so were ranks {ranges(sorted(others))}" if others else ""
+        was = "so was rank" if len(others) == 1 else "so were ranks"
+        also = f"; {was} {ranges(sorted(others))}" if others else ""
         return (
             f"Cores were overloaded: rank {first} was without one for {format_share(self.share)} of the run "
             f"and preempted {format_count(self.preemptions, 'time')}{also}. Give each rank a core of its own "

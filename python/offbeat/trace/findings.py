@@ -241,6 +241,8 @@ class Diagnosis:
         if not self.findings:
             if self.training is not None and self.training.slow and not without:
                 return ""  # that rank stands out
+            if self.stakes.waits_are_unknown:
+                return ""
             return f"{without}No rank is late often enough{where}, or by enough, to stand out."
         explained = 100 * min(self.explained_s / max(self.waiting_s, 1e-12), 1.0)
         below = "finding below explains" if len(self.findings) == 1 else "findings below explain"

@@ -44,6 +44,10 @@ CALL = np.dtype(
         ("node_delta", "<f8"),
         ("in_call", "<f8"),  # from the call to its return, summed over all ranks
         ("waiting", "<f8"),  # summed over all ranks; 0 if non-blocking, because the program goes on meanwhile
+        (
+            "under_way",
+            "<f8",
+        ),  # likewise, of a non-blocking call from its begin to its completion
         ("lateness", "<f8"),  # from the usual arrival to the last one
         ("early_spread", "<f8"),  # from the first arrival to the usual one
     ]
@@ -167,6 +171,7 @@ def _measure(
     blocking = (table["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0
     table["waiting"] = np.where(blocking, formulas.waiting(arrival, block.end, present).sum(axis=1), 0.0)
     usual = formulas.usual_arrival(arrival, present)
+    table["under_way"] = np.where(blocking, 0.0, np.where(present, block.end - arrival, 0).sum(axis=1))
     table["lateness"] = table["last"] - usual
     table["early_spread"] = usual - table["first"]
     return table, block.same

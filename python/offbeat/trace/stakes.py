@@ -13,6 +13,7 @@ from offbeat.trace.metrics import Calls
 from offbeat.units import format_share, format_us
 
 WORTH_IT = 0.01  # a saving below this share of the run counts as nothing to gain
+_MUCH_UNDER_WAY = 0.1  # of the run, from which on waiting for non-blocking calls may matter
 
 
 class Verdict(Enum):
@@ -37,6 +38,7 @@ class Stakes:
         float  # seconds of the run; a rank leaves as soon as the ranks that it needs have arrived
     )
     even_saves_s: float  # further seconds of the run, if in addition no rank is late
+    under_way: float = 0.0  # the share of the time in which non-blocking calls were under way, at most 1
 
     @property
     def communicating(self) -> float:
@@ -62,10 +64,22 @@ class Stakes:
         return Verdict.ALGORITHMS if slow else Verdict.NOTHING
 
     @property
+    def waits_are_unknown(self) -> bool:
+        """Whether non-blocking calls take so much of the run that waiting for them may matter."""
+        return self.verdict is Verdict.NOTHING and self.under_way >= _MUCH_UNDER_WAY
+
+    @property
     def sentences(self) -> list[str]:
         """The stakes in words, the most important first."""
         run = format_us(1e6 * self.run_s)
         share = f"Collectives take {format_share(self.in_collectives)} of the run of {run}"
+        if self.waits_are_unknown:
+            return [
+                f"{share}, and non-blocking ones, as PyTorch's all are, are under way for "
+                f"{format_share(self.under_way)} of it. The trace does not say how much of that the program "
+                "waits. Look at which ranks arrive last, and by how much.",
+                *self._sampled(),
+            ]
         if self.verdict is Verdict.NOTHING:
             if self.in_collectives < WORTH_IT:
                 return [f"{share}: nothing to gain.", *self._sampled()]
@@ -128,4 +142,5 @@ def stakes_of_calls(calls: Calls) -> Stakes | None:
         share(float(whole["waiting"].sum())),
         share(ranks * max(taken.recorded_ns - float(perfect.run_ns[0]), 0.0)) * run_ns / 1e9,
         share(float(perfect.waited_ns[0])) * run_ns / 1e9,
+        share(float(whole["under_way"].sum())),
     )

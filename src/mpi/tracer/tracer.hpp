@@ -17,6 +17,7 @@
 #include "mpi/host/inside_offbeat.hpp"
 #include "mpi/host/requests.hpp"
 #include "mpi/tracer/lower_layers.hpp"
+#include "trace/sampling.hpp"
 #include "trace/writer.hpp"
 
 namespace offbeat::trace {
@@ -113,7 +114,7 @@ class Tracer {
   // Returns true if the last counted call on `communicator`, one of `collective`, is to be recorded.
   [[nodiscard]] bool is_to_be_recorded(Collective collective, const Communicator& communicator) const {
     return collectives_recorded_now_.contain(collective) && communicator.matches_filter &&
-           (record_every_ == 1 || (communicator.calls - 1) % record_every_ == 0);
+           is_sampled(communicator.calls - 1, record_every_);
   }
   // Stops recording calls, or goes on with it. Calls are still counted, so that their numbers stay equal on
   // all ranks.
