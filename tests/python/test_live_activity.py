@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import replace
 
 import pytest
+from offbeat.commands import top
+from offbeat.errors import CommandError
 from offbeat.live import activity, jobs, layout
 from offbeat.live.layout import CollectiveCounts, CommunicatorCounts, Late, Process
 
@@ -54,6 +57,22 @@ def test_ranks_belong_to_jobs() -> None:
     alone = rank_at(0, 1, CollectiveCounts(), job=0)
     found = jobs.jobs_of([*ranks, alone])
     assert [[each.rank for each in job.processes] for job in found] == [[0, 1], [0]]
+
+
+def test_one_of_several_jobs_has_to_be_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = [rank_at(0, 1, CollectiveCounts(), job=job) for job in (7 << 32, 8 << 32)]
+    monkeypatch.setattr(jobs, "read", lambda names: jobs.Snapshot(1, ranks))
+    top.top(as_json=True)
+    listed = json.loads(capsys.readouterr().out)["jobs"]
+    assert [(each["ranks_here"], each["program"]) for each in listed] == [(1, "./a"), (1, "./a")]
+    top.top()
+    shown = capsys.readouterr()
+    assert all(f"{each['job']}  1 rank here  ./a" in shown.out for each in listed)
+    assert "offbeat top JOB" in shown.err
+    with pytest.raises(CommandError, match="name one"):
+        top.top(where=0)
 
 
 def test_counters_are_parsed_and_sent() -> None:

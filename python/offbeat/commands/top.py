@@ -65,8 +65,12 @@ def top(
         return
     look_back_s = parse_duration_s(seconds)
     first = _look(hosts)
-    chosen = _chosen(jobs.jobs_of(first.processes), job)
+    found = jobs.jobs_of(first.processes)
+    chosen = _chosen(found, job)
     if chosen is None:
+        if where is not None:
+            raise CommandError("--where: several jobs run here; offbeat top lists them, so name one")
+        _print_list(found, as_json=as_json)
         return
     if where is not None:
         _say_where(chosen, where)
@@ -110,7 +114,7 @@ def _way_to(host: str) -> Sequence[str]:
 
 
 def _chosen(found: Sequence[jobs.Job], wanted: str | None) -> jobs.Job | None:
-    """The job to look at, or None if the list of jobs was printed instead."""
+    """The job to look at, or None if there are several and none is named."""
     if wanted is not None:
         for each in found:
             if each.name == wanted or any(str(process.pid) == wanted for process in each.processes):
@@ -118,11 +122,19 @@ def _chosen(found: Sequence[jobs.Job], wanted: str | None) -> jobs.Job | None:
         raise CommandError(f"no job {wanted}; offbeat top lists the jobs")
     if not found:
         raise CommandError("no job of yours with offbeat's counters runs here", FAILED)
-    if len(found) == 1:
-        return found[0]
+    return found[0] if len(found) == 1 else None
+
+
+def _print_list(found: Sequence[jobs.Job], *, as_json: bool) -> None:
+    if as_json:
+        listed = [
+            {"job": each.name, "ranks_here": len(each.processes), "program": each.program} for each in found
+        ]
+        print_json({"jobs": listed})
+        return
     for each in found:
         print(f"{each.name}  {format_count(len(each.processes), 'rank')} here  {each.program}")
-    return None
+    print("Look at one of them: offbeat top JOB", file=sys.stderr)
 
 
 def _say_where(job: jobs.Job, rank: int) -> None:
