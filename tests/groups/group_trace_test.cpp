@@ -19,6 +19,7 @@ namespace {
 
 using namespace offbeat::trace;
 using offbeat::Collective;
+using offbeat::is_sampled;
 using ranks::call_of;
 using ranks::make_group;
 using ranks::require;
