@@ -232,11 +232,12 @@ TEST(GroupTrace, LeavesOutWhatTheSettingsExclude) {
   const Contents found(folder.file_of(1));
   EXPECT_EQ(found.header.flags, static_cast<std::uint32_t>(ended_in_order | is_partial));
   EXPECT_EQ(found.groups.size(), 1U);
-  ASSERT_EQ(found.calls.size(), 5U);
-  for (std::size_t k = 0; k < 5; ++k) {
-    EXPECT_EQ(found.calls[k].number / 4, k);
-    EXPECT_TRUE(is_sampled(found.calls[k].number, 4));
-  }
+  std::vector<std::uint64_t> numbers, wanted;
+  for (const auto& each : found.calls) numbers.push_back(each.number);
+  for (std::uint64_t number = 0; number < 20; number += 2)  // the allreduces
+    if (is_sampled(number, 4)) wanted.push_back(number);
+  EXPECT_EQ(numbers, wanted);
+  EXPECT_GT(wanted.size(), 2U);
 }
 
 // A second run does not write to the trace of the first one, and works.
