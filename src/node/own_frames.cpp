@@ -252,18 +252,6 @@ std::string path_of(const link_map& module) {
   return {path, length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
-// Returns the exported function with this address, or nothing. dladdr() also gives one that ends before it.
-std::string function_at(std::uintptr_t address) {
-  Dl_info info{};
-  const ElfW(Sym)* symbol = nullptr;
-  if (dladdr1(reinterpret_cast<void*>(address), &info,
-              const_cast<void**>(reinterpret_cast<const void**>(&symbol)), RTLD_DL_SYMENT) == 0 ||
-      info.dli_sname == nullptr || symbol == nullptr ||
-      address - reinterpret_cast<std::uintptr_t>(info.dli_saddr) >= symbol->st_size)
-    return {};
-  return info.dli_sname;
-}
-
 std::string frame_line(std::uintptr_t address) {
   Dl_info info{};
   link_map* module = nullptr;
@@ -273,7 +261,8 @@ std::string frame_line(std::uintptr_t address) {
     return {};
   char offset[32];
   std::snprintf(offset, sizeof offset, "0x%lx", static_cast<unsigned long>(address - module->l_addr));
-  return "frame\t" + std::string(offset) + "\t" + path_of(*module) + "\t" + function_at(address) + "\n";
+  return "frame\t" + std::string(offset) + "\t" + path_of(*module) + "\t" +
+         (info.dli_sname != nullptr ? info.dli_sname : "") + "\n";
 }
 
 }  // namespace

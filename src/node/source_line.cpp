@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node/source_line.hpp"
 
+#include <elf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -10,6 +12,8 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "base/time.hpp"
@@ -89,6 +93,22 @@ std::string output_of(const std::string& path, std::vector<std::string> words) {
 
 std::string known(std::string_view text) { return text.starts_with("?") ? std::string() : std::string(text); }
 
+// Returns true if an ELF file lists its local functions, too. Otherwise addr2line takes the nearest exported
+// function before an address for the one that has it.
+bool has_all_symbols(std::string_view file) {
+  std::ifstream elf{std::string(file), std::ios::binary};
+  ElfW(Ehdr) header{};
+  elf.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!elf || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
+  for (unsigned k = 0; k < header.e_shnum; ++k) {
+    ElfW(Shdr) section{};
+    elf.seekg(static_cast<std::streamoff>(header.e_shoff + k * sizeof section));
+    elf.read(reinterpret_cast<char*>(&section), sizeof section);
+    if (elf && section.sh_type == SHT_SYMTAB) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 SourceLine source_line(std::string_view file, std::string_view address) {
@@ -104,8 +124,10 @@ SourceLine source_line(std::string_view file, std::string_view address) {
   place = place.substr(0, place.find_first_of(" \n"));  // before " (discriminator 2)"
   const std::size_t colon = place.rfind(':');
   if (colon == std::string_view::npos || known(place).empty() || place.substr(colon + 1) == "?" ||
-      place.substr(colon + 1) == "0")
+      place.substr(colon + 1) == "0") {
+    if (!has_all_symbols(file)) found.function.clear();
     return found;
+  }
   found.file = place.substr(0, colon);
   found.line = place.substr(colon + 1);
   return found;

@@ -228,6 +228,19 @@ def test_the_line_of_a_late_python_program(mpi: Mpi) -> None:
     assert re.fullmatch(r"relax\(\) at late_solver\.py:1[1-3]", found[1]), found[1]
 
 
+@INSIDE_OFFBEAT
+def test_a_rank_that_waits_in_offbeat_is_in_no_exported_function(mpi: Mpi) -> None:
+    ask = "import sys; from offbeat import _core\nfor _ in range(100): print(_core.where(int(sys.argv[1])))"
+    with job(mpi, "hang", 6) as process:
+        pid = ranks_of(process)[0]
+        time.sleep(0.5)
+        answers = subprocess.run(
+            [VENV / "bin" / "python", "-c", ask, str(pid)], capture_output=True, text=True, timeout=100
+        )
+    assert len(answers.stdout.splitlines()) == 100, answers
+    assert "offbeat_" not in answers.stdout, answers.stdout
+
+
 @ON_ONE_MPI
 def test_a_sleep_is_not_cut_short(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "live.c")
