@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -18,16 +19,21 @@ namespace {
 
 using Named = std::tuple<Collective, std::string>;
 
-bool runs_here(const Algorithm& algorithm) {
-  return algorithm.run != nullptr && algorithm.needs.board == OnBoard::no && algorithm.parameters.empty();
+// The expressions of an algorithm that sends messages and takes no arguments but a radix.
+std::vector<std::string> expressions(const Algorithm& algorithm) {
+  const std::string name(algorithm.name);
+  if (algorithm.run == nullptr || algorithm.needs.board != OnBoard::no) return {};
+  if (algorithm.parameters.empty()) return {name};
+  if (!std::ranges::equal(algorithm.parameters, std::array{Parameter::radix})) return {};
+  return {name + "(3)", name + "(4)"};
 }
 
-// Algorithms without arguments, from the registry: a new one is tested without being named here.
+// From the registry: a new algorithm is tested without being named here.
 std::vector<Named> by_messages() {
   std::vector<Named> all;
   for (const Collective collective : checked_collectives) {
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
-      if (runs_here(*algorithm)) all.emplace_back(collective, algorithm->name);
+      for (const std::string& text : expressions(*algorithm)) all.emplace_back(collective, text);
     }
   }
   return all;
@@ -42,7 +48,8 @@ std::vector<Named> in_pipelines() {
     if (collective == Collective::allreduce) continue;
     for (const char* beginning : {"pipeline(4, ", "pipeline(100B, ", "pipeline(2, pipeline(3, "}) {
       std::string text = beginning + name;
-      text.append(static_cast<std::size_t>(std::ranges::count(text, '(')), ')');
+      text.append(
+          static_cast<std::size_t>(std::ranges::count(text, '(') - std::ranges::count(text, ')')), ')');
       if (parse_expression(collective, text).why_unsuitable({.ranks = 2}).empty())
         all.emplace_back(collective, text);
     }

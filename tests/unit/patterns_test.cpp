@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "patterns/binomial_tree.hpp"
 #include "patterns/blocks.hpp"
 #include "patterns/butterfly.hpp"
+#include "patterns/knomial_tree.hpp"
 #include "patterns/radix_tree.hpp"
 #include "patterns/rank_map.hpp"
 #include "patterns/straggler_rounds.hpp"
@@ -85,19 +85,23 @@ TEST(StragglerRounds, EveryRankHasEveryBlockInTheFewestRounds) {
   }
 }
 
-TEST(BinomialTree, ASubtreeIsItsRootAndTheSubtreesOfItsChildren) {
-  for (int ranks = 1; ranks <= 70; ++ranks) {
-    const BinomialTree tree{ranks};
-    ASSERT_EQ(tree.size(0), ranks);
-    for (int rank = 0; rank < ranks; ++rank) {
-      int next = rank + 1;  // the ranks of a subtree follow one another
-      for (int distance = 1; distance < tree.reach(rank) && rank + distance < ranks; distance *= 2) {
-        const int child = rank + distance;
-        ASSERT_EQ(child, next) << ranks << " ranks";
-        ASSERT_EQ(tree.parent(child), rank);
-        next += tree.size(child);
+TEST(KnomialTree, ASubtreeIsItsRootAndTheSubtreesOfItsChildren) {
+  for (const int radix : {2, 3, 4, 7}) {
+    for (int ranks = 1; ranks <= 70; ++ranks) {
+      const KnomialTree tree{ranks, radix};
+      ASSERT_EQ(tree.size(0), ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        int next = rank + 1;  // the ranks of a subtree follow one another
+        for (int distance = 1; distance < tree.reach(rank); distance *= radix) {
+          for (int child = rank + distance; child < std::min(rank + radix * distance, ranks);
+               child += distance) {
+            ASSERT_EQ(child, next) << ranks << " ranks, radix " << radix;
+            ASSERT_EQ(tree.parent(child), rank);
+            next += tree.size(child);
+          }
+        }
+        ASSERT_EQ(next, rank + tree.size(rank)) << ranks << " ranks, radix " << radix;
       }
-      ASSERT_EQ(next, rank + tree.size(rank)) << ranks << " ranks";
     }
   }
 }

@@ -9,6 +9,7 @@ namespace offbeat::allgather_algorithms {
 extern const Algorithm ring;
 extern const Algorithm recursive_doubling;
 extern const Algorithm bruck;
+extern const Algorithm k_bruck;
 extern const Algorithm neighbor_exchange;
 
 }  // namespace offbeat::allgather_algorithms

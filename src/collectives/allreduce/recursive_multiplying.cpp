@@ -14,15 +14,12 @@
 // Source: Ruefenacht, Bull and Booth, Parallel Computing 69, 2017 (generalisation of recursive doubling).
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/phases/combine_in_order.hpp"
+#include "collectives/phases/exchange.hpp"
 #include "collectives/phases/fold.hpp"
 #include "patterns/radices.hpp"
 
 namespace offbeat::allreduce_algorithms {
 namespace {
-
-Task exchange(Endpoint net, int to, ConstVector mine, int from, Vector theirs) {
-  co_await net.exchange(to, mine, from, theirs);
-}
 
 Task run_without_surplus(Endpoint net, Call call, const Expression& self) {
   const Radices radices(net.size, self.radix);

@@ -12,8 +12,8 @@ using namespace alltoall_algorithms;
 
 constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::alltoall>();
 
-constexpr const Algorithm* algorithms[] = {&native, &arrival_direct,        &bruck,          &pairwise,
-                                           &linear, &hierarchies::alltoall, &lanes::alltoall};
+constexpr const Algorithm* algorithms[] = {
+    &native, &arrival_direct, &bruck, &k_bruck, &pairwise, &linear, &hierarchies::alltoall, &lanes::alltoall};
 
 }  // namespace
 

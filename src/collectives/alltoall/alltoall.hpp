@@ -8,6 +8,7 @@ namespace offbeat::alltoall_algorithms {
 
 extern const Algorithm pairwise;
 extern const Algorithm bruck;
+extern const Algorithm k_bruck;
 extern const Algorithm linear;
 
 // Runs steps `first`, `first` + `stride` and so on, out of p steps. In step 0 a rank copies its own block. In

@@ -9,7 +9,8 @@ namespace {
 
 using namespace barrier_algorithms;
 
-constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination, &hierarchies::barrier};
+constexpr const Algorithm* algorithms[] = {&native, &arrival_counter, &dissemination, &k_dissemination,
+                                           &hierarchies::barrier};
 
 }  // namespace
 

@@ -8,6 +8,7 @@ namespace offbeat::barrier_algorithms {
 
 extern const Algorithm arrival_counter;
 extern const Algorithm dissemination;
+extern const Algorithm k_dissemination;
 
 }  // namespace offbeat::barrier_algorithms
 

@@ -13,7 +13,7 @@ using namespace bcast_algorithms;
 constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::bcast>();
 
 constexpr const Algorithm* algorithms[] = {
-    &native, &arrival_direct,        &binomial,           &scatter_allgather, &chain,
+    &native, &arrival_direct,        &binomial,           &knomial,      &scatter_allgather, &chain,
     &linear, &combinators::pipeline, &hierarchies::bcast, &lanes::bcast,
 };
 

@@ -19,6 +19,7 @@ namespace offbeat::bcast_algorithms {
 
 extern const Algorithm linear;
 extern const Algorithm binomial;
+extern const Algorithm knomial;
 extern const Algorithm chain;
 extern const Algorithm scatter_allgather;
 

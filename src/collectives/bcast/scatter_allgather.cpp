@@ -13,13 +13,13 @@
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/phases/from_root.hpp"
 #include "collectives/scatter/scatter.hpp"
-#include "patterns/binomial_tree.hpp"
+#include "patterns/knomial_tree.hpp"
 
 namespace offbeat::bcast_algorithms {
 namespace {
 
 Task run_from_rank_0(Endpoint net, Call call) {
-  const BinomialTree tree{net.size};
+  const KnomialTree tree{net.size};
   const Vector held = call.output.blocks(net.size, net.rank, tree.size(net.rank));
   if (net.rank != 0) co_await net.receive(tree.parent(net.rank), held);
   const auto begin = [&](int rank) { return block_begin(call.output.count, net.size, rank); };

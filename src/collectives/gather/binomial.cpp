@@ -11,7 +11,7 @@
 #include "collectives/gather/gather.hpp"
 #include "collectives/phases/from_root.hpp"
 #include "collectives/phases/rotated_blocks.hpp"
-#include "patterns/binomial_tree.hpp"
+#include "patterns/knomial_tree.hpp"
 
 namespace offbeat::gather_algorithms {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 // Collects the blocks of this rank's subtree in `held`. They follow one another, and this rank's own block is
 // the first.
 Task collect(Endpoint net, ConstVector mine, Vector held, RotatedBlocks blocks) {
-  const BinomialTree tree{net.size};
+  const KnomialTree tree{net.size};
   co_await net.copy(held.slice(0, mine.count), mine);
   for (int distance = 1; distance < tree.reach(net.rank); distance *= 2) {
     const int child = net.rank + distance;
@@ -29,7 +29,7 @@ Task collect(Endpoint net, ConstVector mine, Vector held, RotatedBlocks blocks) 
 }
 
 Task run_to_rank_0(Endpoint net, Call call) {
-  const BinomialTree tree{net.size};
+  const KnomialTree tree{net.size};
   const int p = net.size;
   const RotatedBlocks blocks(call.output_blocks, call.input.count, (net.rank + call.root) % p, p);
   if (net.rank == 0 && call.root == 0) {

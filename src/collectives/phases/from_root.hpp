@@ -12,6 +12,10 @@ namespace offbeat {
 }
 
 // Runs `run`, which is written for root 0, with any root; this is an Algorithm::run. The call is not changed.
+template <Task (*run)(Endpoint, Call, const Expression&)>
+[[nodiscard]] Task for_any_root(Endpoint net, Call call, const Expression& self) {
+  co_await run(numbered_from_root(net, call.root), call, self);
+}
 template <Task (*run)(Endpoint, Call)>
 [[nodiscard]] Task for_any_root(Endpoint net, Call call, const Expression&) {
   co_await run(numbered_from_root(net, call.root), call);

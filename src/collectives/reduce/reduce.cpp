@@ -10,7 +10,7 @@ namespace {
 using namespace reduce_algorithms;
 
 constexpr const Algorithm* algorithms[] = {
-    &native, &arrival_tree,          &arrival_shares,      &binomial, &rabenseifner, &chain,
+    &native, &arrival_tree,          &arrival_shares,      &binomial, &knomial, &rabenseifner, &chain,
     &linear, &combinators::pipeline, &hierarchies::reduce,
 };
 

@@ -22,6 +22,7 @@ extern const Algorithm arrival_shares;
 extern const Algorithm arrival_tree;
 extern const Algorithm linear;
 extern const Algorithm binomial;
+extern const Algorithm knomial;
 extern const Algorithm chain;
 extern const Algorithm rabenseifner;
 

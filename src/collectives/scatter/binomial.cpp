@@ -15,7 +15,7 @@ namespace offbeat::scatter_algorithms {
 namespace {
 
 Task run_from_rank_0(Endpoint net, Call call) {
-  const BinomialTree tree{net.size};
+  const KnomialTree tree{net.size};
   const int p = net.size;
   const std::size_t block = call.output.count;
   const RotatedBlocks blocks(call.input_blocks, block, call.root, p);

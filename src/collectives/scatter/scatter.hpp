@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collectives/repertoire.hpp"
-#include "patterns/binomial_tree.hpp"
+#include "patterns/knomial_tree.hpp"
 
 namespace offbeat::scatter_from_first {
 
@@ -12,7 +12,7 @@ namespace offbeat::scatter_from_first {
 // subtree, which it has received.
 template <class Begin>
 [[nodiscard]] Task scatter_down_tree(Endpoint net, ConstVector held, Begin begin) {
-  const BinomialTree tree{net.size};
+  const KnomialTree tree{net.size};
   for (int distance = tree.reach(net.rank) / 2; distance > 0; distance /= 2) {
     const int child = net.rank + distance;
     if (child >= net.size) continue;
