@@ -20,7 +20,7 @@ namespace offbeat {
 namespace {
 
 constexpr int most_segments = 64;
-constexpr int most_radix = most_lanes;  // for recursive_multiplying
+constexpr int most_radix = most_lanes;
 constexpr std::size_t most_late_rank = std::numeric_limits<int>::max() - 1;
 constexpr int deepest_nesting = 16;
 constexpr std::string_view automatic = "auto";  // the shape that grid(auto) has until a plan is made
@@ -134,7 +134,7 @@ class Parser {
       case Parameter::radix: {
         const std::size_t value = number("how many ranks exchange with one another, such as 4", 0);
         if (value < 2 || value > most_radix)
-          fail_at(start, "between 2 and " + std::to_string(most_radix) + " ranks exchange with one another");
+          fail_at(start, "K is between 2 and " + std::to_string(most_radix));
         result.radix = static_cast<int>(value);
         return;
       }

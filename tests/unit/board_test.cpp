@@ -91,6 +91,8 @@ const std::vector<std::string> hierarchies = {
     "lanes(arrival_tree, bine)",
     "lanes(arrival_leader, recursive_doubling)",
     "lanes(arrival_chain, arrival_owners)",
+    "lanes(arrival_shares, rabenseifner)",
+    "hierarchy(arrival_shares, recursive_doubling)",
     "nap",
     "smp",
 };

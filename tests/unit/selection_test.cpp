@@ -162,7 +162,8 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(4095), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(4096), "arrival_owners");
   EXPECT_EQ(on_a_node_each(2048, 9), "recursive_multiplying(7)");
-  EXPECT_EQ(on_a_node_each(2049, 9), "native");
+  EXPECT_EQ(on_a_node_each(2049, 9), "recursive_multiplying(4)");
+  EXPECT_EQ(on_a_node_each(4097, 9), "native");
   EXPECT_EQ(on_a_node_each((2 << 20) - 1), "arrival_owners");
   EXPECT_EQ(on_a_node_each(2 << 20), "ring");
   EXPECT_EQ(on_a_node_each(32767, 15), "native");
@@ -174,8 +175,8 @@ TEST(Selection, TheDefaultChangesExactlyAtItsLimits) {
   EXPECT_EQ(on_a_node_each(1 << 20, 128), "native");
   EXPECT_EQ(on_a_node_each(512, 1023), "recursive_multiplying(7)");
   EXPECT_EQ(on_a_node_each(512, 1024), "recursive_multiplying(4)");
-  EXPECT_EQ(on_a_node_each(1024, 4096), "recursive_multiplying(4)");
-  EXPECT_EQ(on_a_node_each(1025, 4096), "native");
+  EXPECT_EQ(on_a_node_each(4096, 4096), "recursive_multiplying(4)");
+  EXPECT_EQ(on_a_node_each(4097, 4096), "native");
 }
 
 // What is chosen for calls of any length there, in the order of the lengths.

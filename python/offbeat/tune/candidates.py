@@ -97,20 +97,23 @@ def of_host(vendor: str, collective: str) -> list[str]:
     return [f"native({name})" for name in host_algorithms.known_names(vendor, collective)]
 
 
-def plain(collective: str, place: Place, size_bytes: int) -> list[str]:
+def plain(
+    collective: str, place: Place, size_bytes: int, radixes: Sequence[int] | None = None
+) -> list[str]:
     """The algorithms that are not made of others. With these the race begins.
 
     It leaves out algorithms whose bits differ from run to run, and those for one late rank that the user has
-    to know.
+    to know. ``radixes`` replaces the usual ones.
     """
+    if radixes is None:
+        radixes = sorted({*_RADIXES, min(place.ranks, 16)} - {1, 2})
     found = []
     for algorithm in _registered(collective):
         name, parameters = algorithm["name"], algorithm["parameters"]
         if parameters == "":
             found.append(name)
         elif parameters == "K":
-            radixes = sorted({*(k for k in _RADIXES if k < place.ranks), min(place.ranks, 16)} - {1, 2})
-            found += [f"{name}({radix})" for radix in radixes]
+            found += [f"{name}({radix})" for radix in radixes if radix <= place.ranks]
         elif parameters == "BYTES":
             found += [f"{name}({spell_size(size)})" for size in _SEGMENT_BYTES if size_bytes > size]
     return [expression for expression in found if can_run(collective, expression, place)]

@@ -29,13 +29,7 @@ _MOST_FOR_ALL_TO_ALL = 256
 def _on_leaders(collective: str, nodes: int, size_bytes: int) -> list[str]:
     """The expressions for one rank on each node."""
     place = candidates.Place("", nodes, nodes)
-    found = [
-        name
-        for name in candidates.plain(collective, place, size_bytes)
-        if not name.startswith("recursive_multiplying")
-    ]
-    radixes = [k for k in _RADIXES if k < nodes] if collective == "allreduce" else []
-    found += [f"recursive_multiplying({k})" for k in radixes]
+    found = candidates.plain(collective, place, size_bytes, radixes=_RADIXES)
     cuts = [cut for cut in _SEGMENT_BYTES if size_bytes >= 2 * cut]
     parts = [name for name in ("chain", "binomial", "ring") if name in found]
     found += [f"pipeline({spell_size(cut)}, {part})" for cut in cuts for part in parts]

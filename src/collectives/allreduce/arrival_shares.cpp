@@ -235,11 +235,17 @@ bool passes_on(const BoardRound& round, int level) {
   return first <= round.net.rank && round.net.rank <= last;
 }
 
+// Leaves each rank with the result of its share in its window.
+Task combine_all_shares(const BoardRound& round) {
+  co_await put_input(round);
+  for (int level = 1; level <= combining_levels(round.net.size); ++level)
+    co_await combine_share(round, level);
+}
+
 Task run_round(const BoardRound& round) {
   const int rank = round.net.rank;
   const int ranks = round.net.size;
-  co_await put_input(round);
-  for (int level = 1; level <= combining_levels(ranks); ++level) co_await combine_share(round, level);
+  co_await combine_all_shares(round);
   int progress = 1 + combining_levels(ranks);
   for (int level = passing_levels(ranks) - 1; level > 0; --level, ++progress) {
     if (!passes_on(round, level)) continue;
@@ -256,11 +262,26 @@ Task run_round(const BoardRound& round) {
   co_await take_results(round, {0, first}, 0, progress);
 }
 
+// The node's part of a hierarchy: the results stay where they were combined.
+Task combine_for_hierarchy(const BoardRound& round) {
+  co_await combine_all_shares(round);
+  const int rank = round.net.rank;
+  const Chunks mine = combining_group(round, rank, combining_levels(round.net.size)).share_of(rank);
+  for (std::size_t chunk = mine.first; chunk < mine.last; ++chunk)
+    co_await round.board.announce(BoardRound::result(round.step(chunk)), round.mark());
+}
+
 // If ranks share cores, few of them run at once, and the tree moves fewer bytes.
+bool has_a_core_for_each_rank(const Board& board) { return board.concurrent_ranks >= board.size; }
+
+Task contribute(const BoardRound& round, UncollectedResults* results) {
+  return has_a_core_for_each_rank(round.board) ? combine_for_hierarchy(round)
+                                               : arrival_tree.node_phase(round, results);
+}
+
 Task run(Endpoint net, Call call, const Expression&) {
-  const Board& board = *net.board();
-  if (board.concurrent_ranks < board.size) return run_on_one_node(net, call, arrival_tree.node_phase);
-  return run_by_shares(net, call);
+  return has_a_core_for_each_rank(*net.board()) ? run_by_shares(net, call)
+                                                : run_on_one_node(net, call, arrival_tree.node_phase);
 }
 
 }  // namespace
@@ -274,6 +295,7 @@ const Algorithm arrival_shares{
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
+    .node_phase = contribute,
     .immediate = short_allreduce,
     .run = run,
 };

@@ -91,7 +91,9 @@ const Algorithm bruck{
 const Algorithm k_bruck{
     .name = "k_bruck",
     .summary = "blocks travel together, in steps of multiples of powers of K; short blocks",
-    .cost = "sum(i < ceil(log2 p/log2 K): a + (p - ceil(p/K)) mb), m bytes in a block",
+    .cost =
+        "sum(i < ceil(log2 p/log2 K): a + (p - K^i floor(p/K^(i+1)) - min(K^i, p - K^(i+1) "
+        "floor(p/K^(i+1)))) mb), m bytes in a block",
     .serves = {Collective::alltoall},
     .source = "Bruck et al. 1997",
     .parameters = parameters,

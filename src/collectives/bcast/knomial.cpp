@@ -49,7 +49,9 @@ const Algorithm bcast_algorithms::knomial{
     .summary =
         "each rank that has the data sends it on, along a tree in which each level has K - 1 children; "
         "small messages",
-    .cost = "sum(l < ceil(log2 p/log2 K): a + (min(K, ceil(p/K^l)) - 1) (nb + wa) - wa)",
+    .cost =
+        "sum(l < ceil(log2 p/log2 K): (min(K, ceil(p/K^l)) - 1) (nb + wa)) + (1-w) floor(log2(p(K-1) - K + "
+        "2)/log2 K) a",
     .serves = {Collective::bcast},
     .source = "Wilkins et al. 2023",
     .parameters = parameters,

@@ -60,7 +60,8 @@ const Algorithm reduce_algorithms::knomial{
     .name = "knomial",
     .summary = "partial results go up a tree in which each level has K - 1 children; small messages",
     .cost =
-        "sum(l < ceil(log2 p/log2 K): a + (min(K, ceil(p/K^l)) - 1) (max(nb, nc) + wa) + min(nb, nc) - wa)",
+        "sum(l < ceil(log2 p/log2 K): (min(K, ceil(p/K^l)) - 1) (max(nb, nc) + w(a + min(nb, nc)))) + (1-w) "
+        "floor(log2(p(K-1) - K + 2)/log2 K) (a + min(nb, nc))",
     .serves = {Collective::reduce},
     .source = "Wilkins et al. 2023",
     .parameters = parameters,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collectives/reduce/reduce.hpp"
 #include "collectives/repertoire.hpp"
 
 namespace offbeat::hierarchies {
@@ -21,8 +22,17 @@ Collective collective_with_repertoire(Collective collective) {
   }
 }
 
-const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
-  const Repertoire& known = repertoire(collective_with_repertoire(collective));
+// From here on ranks that combine a share each are faster than a tree (rules of reduce on one node).
+bool is_for_shares(const Call& call, int ranks) {
+  constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
+  constexpr int fewest_ranks = 8;
+  return call.collective == Collective::reduce && call.input.bytes() >= shortest_bytes &&
+         ranks >= fewest_ranks;
+}
+
+const Algorithm& algorithm_on_node(const Call& call, int ranks, bool has_board) {
+  if (has_board && is_for_shares(call, ranks)) return reduce_algorithms::arrival_shares;
+  const Repertoire& known = repertoire(collective_with_repertoire(call.collective));
   return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
     return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
   });
@@ -36,7 +46,7 @@ std::string why_unsuitable(const Expression& self, const Placement& placement) {
 
 Task within_node(Endpoint node, Call call) {
   Expression expression;
-  expression.algorithm = &algorithm_on_node(call.collective, node.board() != nullptr);
+  expression.algorithm = &algorithm_on_node(call, node.size, node.board() != nullptr);
   co_await carry_out(node, call, expression);
 }
 
