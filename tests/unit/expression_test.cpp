@@ -146,7 +146,7 @@ TEST(Expression, ErrorsPointAtTheColumn) {
       {"hierarchy(arrival_tree, native)", 25, "native cannot be a part"},
       {"lanes", 6, "lanes needs arguments: lanes(NODE_ALGORITHM, ALGORITHM)"},
       {"lanes(ring, ring)", 7, "ring cannot be the part on a node"},
-      {"hierarchy(arrival_shares, ring)", 11, "arrival_shares cannot be the part on a node"},
+      {"hierarchy(arrival_direct, ring)", 11, "unknown algorithm"},
       {"pipeline(2, lanes(arrival_tree, ring))", 13, "lanes cannot be a part of another algorithm"},
       {"(", 1, "expected an algorithm, found '('"},
       {"\xff", 1, "expected an algorithm"},

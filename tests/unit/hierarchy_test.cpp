@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -52,7 +53,9 @@ std::vector<Named> hierarchies() {
     for (const Algorithm* algorithm : repertoire(collective).algorithms) {
       std::string name(algorithm->name);
       if (algorithm->run == nullptr || algorithm->needs.board != OnBoard::no) continue;
-      if (!algorithm->parameters.empty()) {
+      if (std::ranges::equal(algorithm->parameters, std::array{Parameter::radix})) {
+        name += "(3)";
+      } else if (!algorithm->parameters.empty()) {
         const bool has_chain = std::ranges::any_of(
             repertoire(collective).algorithms, [](const Algorithm* each) { return each->name == "chain"; });
         name += has_chain ? "(3, chain)" : "(3, ring)";
