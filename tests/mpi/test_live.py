@@ -164,7 +164,7 @@ def test_the_report_says_where_time_went(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "live.c")
     result = run(mpi, 2, [program, "late", "2"]).succeeded()
     waiting = re.search(
-        r"^offbeat: time in blocking collectives: .* \(waiting .* ([\d.]+)%, comm", result.stderr, re.M
+        r"^offbeat: time in collectives: .* \(waiting .* ([\d.]+)%, comm", result.stderr, re.M
     )
     assert waiting is not None, str(result)
     assert float(waiting[1]) > 5, str(result)

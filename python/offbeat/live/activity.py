@@ -206,7 +206,12 @@ def stuck_calls(processes: Iterable[Process], looks: Sequence[Sequence[Process]]
             (rank, each.calls, name, counts.since_ns)
             for rank, each in ranks
             for name, counts in each.collectives.items()
-            if counts.is_inside and counts.since_ns > STUCK_NS
+            if counts.is_inside and counts.since_ns > STUCK_NS and each.awaited_number == 0
+        ]
+        inside += [
+            (rank, each.awaited_number, each.awaited_collective, each.awaited_ns)
+            for rank, each in ranks
+            if each.awaited_number > 0 and each.awaited_ns > STUCK_NS
         ]
         if not inside:
             continue
