@@ -42,7 +42,7 @@ def top(
     ] = None,
     as_json: AsJson = False,
     where: Annotated[
-        int | None, Option(metavar="RANK", help="Instead: say where the program of this rank is now.")
+        int | None, Option(metavar="RANK", help="Instead: print the stack of this rank's program.")
     ] = None,
     raw: Annotated[
         bool, Option("--raw", help="Print the counters themselves, as --hosts reads them.")
@@ -141,14 +141,16 @@ def _say_where(job: jobs.Job, rank: int) -> None:
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
-    place = _core.where(found.pid)
-    if not place:
+    frames = _core.stack(found.pid)
+    if not frames:
         raise CommandError(
             f"rank {rank} does not answer: OFFBEAT_COUNTERS=0 or OFFBEAT_STALL_S=0 is set, or it blocks all "
             "signals",
             FAILED,
         )
-    print(f"rank {rank} is in {place}")
+    print(f"rank {rank}, the innermost frame first:")
+    for frame in frames:
+        print(f"  {frame}")
 
 
 def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
