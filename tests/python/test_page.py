@@ -136,7 +136,7 @@ def test_the_structure_is_that_of_a_document(opened: Opened) -> None:
 def test_the_diagnosis_comes_first_in_words(opened: Opened) -> None:
     body = opened.page.read_text().partition("<main")[2].partition("<figure")[0]
     assert "Rank 3 is late by 2000 µs" in body
-    assert "before every 10th such call (call numbers 9, 19, 29, ...; 40 of 400 such calls)" in body
+    assert "before every 10th such call (call numbers 10, 20, 30, ...; 40 of 400 such calls)" in body
 
 
 def test_names_are_escaped_and_the_page_is_small(opened: Opened) -> None:
