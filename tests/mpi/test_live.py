@@ -79,10 +79,16 @@ def counted() -> list[dict[str, Any]]:
     return found
 
 
+SESSIONS = PROGRAMS.parent / "sessions"
+
+
 def on_terminal(pattern: str, *arguments: str) -> str:
-    """What `offbeat top` shows on a terminal until it has shown `pattern`, and then gets a Ctrl-C."""
+    """What `offbeat top` shows on a terminal of 80 columns until it has shown `pattern`, then gets a Ctrl-C.
+
+    This is the last screen that has the pattern.
+    """
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
         [OFFBEAT, "top", *arguments], stdin=its, stdout=its, stderr=its, env=os.environ | {"TERM": "xterm"}
     )
@@ -105,7 +111,39 @@ def on_terminal(pattern: str, *arguments: str) -> str:
     code = process.wait(20)
     assert is_told, shown
     assert code == 0
-    return shown
+    screens = [plain(each) for each in raw.split(b"\x1b[H")]
+    return [each for each in screens if re.search(pattern, each)][-1]
+
+
+def plain(raw: bytes) -> str:
+    """A screen without colours, as lines without spaces at their ends."""
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", raw).decode(errors="replace")
+    return "\n".join(line.rstrip() for line in text.replace("\r", "").splitlines())
+
+
+def shape(screen: str) -> list[str]:
+    """The lines of a screen without what differs between runs: numbers, names of algorithms, and widths."""
+    found = []
+    for line in screen.strip().splitlines():
+        text = re.sub(r"on \S+: .*", "on HOST: PROGRAM", line)
+        text = re.sub(r"^(rank +)\d+ [-# ]+ [\d.]+%$", r"\1N BAR", text)
+        text = re.sub(r"▲ |─+", "", text)
+        text = re.sub(r"(arrival|nap|two|native|recursive)\w*", "ALGORITHM", text)
+        text = re.sub(r"rank \d \(", "rank N (", re.sub(r"[\d.,]+(?=[ %)]|$)", "N", text))
+        found.append(" ".join(text.split()))
+    return [line for line in found if line]
+
+
+def check_session(name: str, screen: str) -> None:
+    """Compare a screen with a recorded one. RECORD=1 records it."""
+    lines = screen.splitlines()
+    assert len(lines) <= 24, screen
+    assert max(map(len, lines)) <= 80, screen
+    path = SESSIONS / f"{name}.txt"
+    if os.environ.get("RECORD"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(screen.strip() + "\n")
+    assert shape(screen) == shape(path.read_text()), screen
 
 
 # -- offbeat top
@@ -115,10 +153,11 @@ def on_terminal(pattern: str, *arguments: str) -> str:
 def test_the_view_of_a_balanced_job(mpi: Mpi) -> None:
     with job(mpi, "balanced", 60) as process:
         pids = ranks_of(process)
-        shown = on_terminal(r"the last \d+ s[^#]*arrival_", str(pids[0]))
-    assert re.search(r"live balanced 60: 2 of 2 ranks on \S+", shown), shown
-    assert re.search(r"MPI_COMM_WORLD +allreduce +[\d,]+ +4 B .* arrival_\w+", shown), shown
+        shown = on_terminal(r"the last [2-9] s[^#]*arrival_", str(pids[0]))
+    assert re.search(r"^2 of 2 ranks on \S+: ", shown, re.M), shown
+    assert re.search(r"allreduce +[\d,]+ .* arrival_\w+", shown), shown
     assert "since the start" in shown
+    check_session("balanced", shown)
     assert "has not come" not in shown
 
 
@@ -126,13 +165,14 @@ def test_the_view_of_a_balanced_job(mpi: Mpi) -> None:
 def test_the_view_of_a_job_with_a_late_rank(mpi: Mpi) -> None:
     with job(mpi, "late", 60) as process:
         pids = ranks_of(process)
-        shown = on_terminal(r"the last \d+ s[^#]*rank 1 \(", str(pids[0]))
+        shown = on_terminal(r"the last [2-9] s[^#]*rank 1 \(", str(pids[0]))
         found = subprocess.run(
             [OFFBEAT, "top", str(pids[1]), "--json", "--seconds", "2s"], capture_output=True, timeout=60
         )
     late = [float(share) for share in re.findall(r"allreduce .*rank 1 \(([\d.]+)%\)", shown)]
     assert late, shown
     assert max(late) > 80, shown
+    check_session("late", shown)
     recent = json.loads(found.stdout)["recent"]
     assert recent["rows"][0]["latest_rank"] == 1, recent
     assert recent["rows"][0]["waiting_share"] > 0.2, recent
@@ -148,6 +188,7 @@ def test_the_view_of_a_job_that_hangs(mpi: Mpi) -> None:
             [OFFBEAT, "top", str(pids[0]), "--where", "1"], capture_output=True, text=True, timeout=60
         )
     assert re.search(r"rank 1 has not come to allreduce \d+ of MPI_COMM_WORLD; others wait", shown), shown
+    check_session("hang", shown)
     frames = where.stdout.splitlines()
     assert frames[0] == "rank 1, the innermost frame first:", where
     assert re.match(r"  (now|solve)\(\) at live\.c:\d+$", frames[1 + ("libc" in frames[1])]), where

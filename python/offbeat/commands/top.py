@@ -21,10 +21,11 @@ from offbeat.live import activity, jobs, layout
 from offbeat.units import format_count, parse_duration_s
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
 
 _SSH = ("ssh", "-o", "BatchMode=yes")
 _HOST_LIMIT_S = 30
+_ANY = 1 << 20  # rows for a view that does not end with the screen
 
 
 def top(
@@ -121,7 +122,13 @@ def _chosen(found: Sequence[jobs.Job], wanted: str | None) -> jobs.Job | None:
                 return each
         raise CommandError(f"no job {wanted}; offbeat top lists the jobs")
     if not found:
-        raise CommandError("no job of yours with offbeat's counters runs here", FAILED)
+        why = ""
+        if jobs.is_any_traced():
+            why = (
+                "; a job under `offbeat trace` has none, because your MPI runs its collectives: start it "
+                "with `offbeat run`, or trace with --algorithm"
+            )
+        raise CommandError(f"no job of yours with offbeat's counters runs here{why}", FAILED)
     return found[0] if len(found) == 1 else None
 
 
@@ -161,13 +168,14 @@ def _title(job: jobs.Job) -> str:
     first = job.processes[0]
     shown = {each.host for each in job.processes}
     where = first.host if len(shown) == 1 else format_count(len(shown), "host")
-    return f"{job.program}: {len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}"
+    return f"{len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}: {job.program}"
 
 
-def _view(job: jobs.Job, recent: activity.Activity | None) -> Group:
+def _view(job: jobs.Job, recent: activity.Activity | None, console: Console, height: int = _ANY) -> Group:
     from offbeat.reports import live_sheets
 
-    return live_sheets.render(_title(job), recent, activity.between(None, job.processes))
+    total = activity.between(None, job.processes)
+    return live_sheets.render(_title(job), recent, total, console.width, height)
 
 
 def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
@@ -183,7 +191,8 @@ def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
             }
         )
     else:
-        new_console().print(_view(job, recent))
+        console = new_console()
+        console.print(_view(job, recent, console))
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
@@ -194,12 +203,15 @@ def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
 def _watch(job: jobs.Job, look_back_s: float, hosts: str | None) -> None:
     from rich.live import Live
 
+    console = new_console()
     pause_s = 1.0 if hosts is None else 3.0
     past: deque[jobs.Job] = deque([job], maxlen=max(2, round(look_back_s / pause_s) + 1))
     try:
-        with Live(_view(job, None), console=new_console(), screen=True, auto_refresh=False) as view:
+        with Live(
+            _view(job, None, console, console.height), console=console, screen=True, auto_refresh=False
+        ) as view:
             while (now := _job_at(_look(hosts), job.name)) is not None:
-                view.update(_view(now, _recent(past, now)), refresh=True)
+                view.update(_view(now, _recent(past, now), console, console.height), refresh=True)
                 past.append(now)
                 time.sleep(pause_s)
         print("the job has ended")

@@ -122,8 +122,8 @@ class Finding:
     def sentence(self) -> str:
         """Who is late, when, by how much, and what it costs."""
         cost = (
-            f"{format_share(self.share_of_run)} of their run ({format_us(1e6 * self.waited_s)} of all of them "
-            "together)"
+            f"{format_share(self.share_of_run)} of their run ({format_us(1e6 * self.waited_s)} of all of "
+            "them together)"
         )
         first = self.occurrences[0]
         alone = len(self.occurrences) == 1
