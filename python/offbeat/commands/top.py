@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 _SSH = ("ssh", "-o", "BatchMode=yes")
+_TOP = (sys.executable, "-m", "offbeat", "top")
 _HOST_LIMIT_S = 30
 _ANY = 1 << 20  # rows for a view that does not end with the screen
 
@@ -74,7 +75,7 @@ def top(
         _print_list(found, as_json=as_json)
         return
     if where is not None:
-        _say_where(chosen, where)
+        _say_where(chosen, where, first)
     elif once or as_json or not sys.stdout.isatty():
         time.sleep(look_back_s)
         later = _job_at(_look(hosts), chosen.name)
@@ -92,19 +93,20 @@ def _names() -> list[str]:
 def _look(hosts: str | None) -> jobs.Snapshot:
     if hosts is None:
         return jobs.read(_names())
-    command = (sys.executable, "-m", "offbeat", "top", "--raw")
     started = [
-        (host, subprocess.Popen([*_way_to(host), *command], stdout=subprocess.PIPE, text=True))
+        (host, subprocess.Popen([*_way_to(host), *_TOP, "--raw"], stdout=subprocess.PIPE, text=True))
         for host in hosts.split(",")
     ]
     snapshot = jobs.Snapshot(time.monotonic_ns())
     for host, process in started:
         try:
             text, _ = process.communicate(timeout=_HOST_LIMIT_S)
-            snapshot.processes += [layout.from_json(each) for each in json.loads(text)]
+            found = [layout.from_json(each) for each in json.loads(text)]
         except (subprocess.TimeoutExpired, ValueError):
             process.kill()
             raise CommandError(f"--hosts: no answer from {host}", FAILED) from None
+        snapshot.processes += found
+        snapshot.reached_by |= {each.key: host for each in found}
     return snapshot
 
 
@@ -144,10 +146,15 @@ def _print_list(found: Sequence[jobs.Job], *, as_json: bool) -> None:
     print("Look at one of them: offbeat top JOB", file=sys.stderr)
 
 
-def _say_where(job: jobs.Job, rank: int) -> None:
+def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
+    if host := look.reached_by.get(found.key):
+        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
+        if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
+            raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
+        return
     frames = _core.stack(found.pid)
     if not frames:
         raise CommandError(

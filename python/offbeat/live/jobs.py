@@ -35,6 +35,8 @@ class Snapshot:
 
     at_ns: int
     processes: list[layout.Process] = field(default_factory=list)
+    # By Process.key: the name by which ssh reaches the host of a rank; empty on this host.
+    reached_by: dict[tuple[str, int], str] = field(default_factory=dict)
 
 
 def counter_files() -> Iterator[tuple[int, str]]:
