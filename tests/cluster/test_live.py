@@ -39,8 +39,8 @@ def test_a_late_rank_on_another_host(two: Cluster, name: str, path_with_ssh: str
     job = subprocess.Popen(
         [*mpi.launch(4), "env", *words, str(program), "hang", "60"],
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
