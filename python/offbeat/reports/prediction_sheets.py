@@ -131,7 +131,8 @@ def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
         ]
     if each.model is not None and each.best.run_s >= each.model.run_s:
         return [
-            f"Keep {each.ran} for {each.collective}: no run with another algorithm is predicted to be shorter.",
+            f"Keep {each.ran} for {each.collective}: no run with another algorithm is predicted to be "
+            "shorter.",
             *_model(each, prediction),
         ]
     found = [
@@ -233,7 +234,8 @@ def one_line_summary(prediction: Prediction) -> str:
     if doubt is not None:
         return f"{prediction.delays.path} supports no choice for {each.collective}: {doubt}; {more}"
     if each.model is not None and each.best.run_s >= each.model.run_s:
-        return f"By {prediction.delays.path}, no algorithm is better than {each.ran} for {each.collective}; {more}"
+        kept = f"no algorithm is better than {each.ran} for {each.collective}"
+        return f"By {prediction.delays.path}, {kept}; {more}"
     run = format_us(1e6 * each.best.run_s)
     return (
         f"By {prediction.delays.path}, the run would take {run}{_saving(each)} with {_choice(each, 'best')} "
