@@ -6,6 +6,10 @@
 // that computes, collects the addresses of its frames, and lets Python write its own frames, if it is there.
 // Whoever asked looks up names and lines. So nobody needs ptrace, and no process gets a signal from another.
 //
+// The thread is there from the start, because a question comes when the rank computes and nothing else of it
+// would notice. It makes Python 3.12 and later warn in os.fork(), as any other thread does; OFFBEAT_STALL_S=0
+// leaves it out.
+//
 // A signal ends some system calls early, such as a sleep. So a thread in a system call gets none: its stack
 // does not change, and the thread that answers reads it (blocked_stack.hpp).
 #pragma once
