@@ -11,10 +11,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jobs
 import pytest
+from offbeat import trace
+from offbeat.trace import metrics, stakes
 
 WAYS = ("sync", "async", "ddp")
 
@@ -55,8 +58,9 @@ def process_of_job(arguments: Sequence[str]) -> str:
 
 @pytest.mark.in_turn(2, "way")
 @pytest.mark.parametrize("way", WAYS)
-def test_the_waiting_of_a_training_is_seen(way: str) -> None:
-    with job(way, "late", "8", OFFBEAT_REPORT="1") as ranks:
+def test_the_waiting_of_a_training_is_seen(way: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run.trace"
+    with job(way, "late", "8", OFFBEAT_REPORT="1", OFFBEAT_TRACE=str(folder)) as ranks:
         pid = process_of_job((way, "late", "8"))
         time.sleep(1)
         recent: dict[str, Any] = json.loads(top(pid, "--json", "--seconds", "2s"))["recent"]
@@ -72,6 +76,10 @@ def test_the_waiting_of_a_training_is_seen(way: str) -> None:
     late = re.search(r"^offbeat: most of the waiting is for rank 1: (\d+)%", text, re.M)
     assert late is not None, text
     assert int(late[1]) > 80, text
+    if way == "sync":  # the program waits for these calls at once
+        found = stakes.stakes_of_calls(metrics.collect(trace.read(folder)))
+        assert found is not None
+        assert found.waiting > 0.2, found
 
 
 @pytest.mark.in_turn(2, "way")
