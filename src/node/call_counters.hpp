@@ -31,14 +31,7 @@ inline constexpr char counter_file_name[] = "offbeat-counters";
 class Counter {
  public:
   void increment() { add(1); }
-  void add(std::uint64_t more) {
-#if defined(__x86_64__)
-    // One instruction, which the compiler does not make of a load and a store that are atomic.
-    asm("addq %1, %0" : "+m"(value_) : "er"(more) : "cc");
-#else
-    set(value() + more);
-#endif
-  }
+  void add(std::uint64_t more) { set(value() + more); }
   void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
