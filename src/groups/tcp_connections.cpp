@@ -108,8 +108,8 @@ void TcpNetwork::listen(SetUp& set_up) {
   set_up.gather(mine, all.data());
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (all[k].error != 0)
-      throw BoardError(Trouble::set_up, static_cast<int>(k),
-                       "rank " + std::to_string(k) + " cannot listen at " + all[k].address.text() + ": " +
+      throw BoardError(Trouble::set_up, number_of(static_cast<int>(k)),
+                       name_of(static_cast<int>(k)) + " cannot listen at " + all[k].address.text() + ": " +
                            std::strerror(all[k].error));
     addresses_[k] = all[k].address;
   }
@@ -199,7 +199,7 @@ void TcpNetwork::accept_strangers() {
     Descriptor socket = accept_at(listener_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        throw BoardError(Trouble::rank, rank_,
+        throw BoardError(Trouble::rank, number_of(rank_),
                          std::string("cannot accept a connection: ") + std::strerror(errno));
       return;
     }
@@ -370,8 +370,10 @@ void TcpNetwork::lose(Peer& other, Loss how, int error) {
 }
 
 BoardError TcpNetwork::loss_of(const Peer& other) const {
-  const std::string name = "rank " + std::to_string(other.rank);
-  const auto error = [&](const std::string& text) { return BoardError(Trouble::rank, other.rank, text); };
+  const std::string name = name_of(other.rank);
+  const auto error = [&](const std::string& text) {
+    return BoardError(Trouble::rank, number_of(other.rank), text);
+  };
   switch (other.loss) {
     case Loss::left:
       return error(name + " has left the group");
@@ -380,7 +382,7 @@ BoardError TcpNetwork::loss_of(const Peer& other) const {
     case Loss::silent:
       return error("the machine of " + name + " no longer answers: " + std::strerror(other.error));
     case Loss::unreachable:
-      return error("rank " + std::to_string(rank_) + " at " + own_.text() + " cannot reach " + name + " at " +
+      return error(name_of(rank_) + " at " + own_.text() + " cannot reach " + name + " at " +
                    addresses_[static_cast<std::size_t>(other.rank)].text() + ": " +
                    std::strerror(other.error) + "; OFFBEAT_INTERFACE names another interface");
     default:

@@ -18,7 +18,9 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/settings.hpp"
@@ -50,6 +52,12 @@ class TcpNetwork final : public Network {
   [[nodiscard]] bool needs_host() const override { return false; }
   void leave(bool has_failed) noexcept override;
 
+  // Gives the ranks the numbers under which people know them, and what follows such a number. `numbers` must
+  // outlive this.
+  void call_ranks(std::span<const int> numbers, std::string_view space) {
+    known_numbers_ = numbers;
+    space_ = space;
+  }
   // Where the rank listens. Call it after connect().
   [[nodiscard]] const TcpAddress& own_address() const { return own_; }
   // Returns how many connections there are, including those of strangers.
@@ -149,6 +157,12 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::byte* begin_message(Connection& on, const TcpFrame& frame);
   void end_frame(Connection& on, const TcpFrame& frame);
   void obey(Connection& on, const TcpFrame& frame);
+  [[nodiscard]] int number_of(int rank) const {
+    return known_numbers_.empty() ? rank : known_numbers_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] std::string name_of(int rank) const {
+    return "rank " + std::to_string(number_of(rank)) + std::string(space_);
+  }
   // Throws BoardError if the message will never be over.
   void require_hope(const Message& message);
 
@@ -182,6 +196,8 @@ class TcpNetwork final : public Network {
   TcpAddress own_;
   NetworkKey key_;
   int rank_ = 0;
+  std::span<const int> known_numbers_;
+  std::string_view space_;
   std::vector<TcpAddress> addresses_;
   Descriptor listener_;
   Descriptor epoll_;
