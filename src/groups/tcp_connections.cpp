@@ -74,9 +74,12 @@ void TcpNetwork::connect(SetUp& set_up, const Locality& /*locality*/,
                          std::span<const NetworkAddress> addresses, const NetworkKey& key) {
   rank_ = set_up.rank;
   key_ = key;
+  std::vector<ListeningPlace> places;
   const bool is_ready = run_unless_out_of_memory([&] {
     peers_.resize(addresses.size());
     addresses_.resize(addresses.size());
+    places.resize(addresses.size());
+    LingeringSockets::of_process().close_delivered();
     for (std::size_t k = 0; k < addresses.size(); ++k)
       std::memcpy(&addresses_[k], addresses[k].data.data(), sizeof addresses_[k]);
     const auto outward = std::ranges::find(addresses_, false, &TcpAddress::is_loopback);
@@ -86,25 +89,19 @@ void TcpNetwork::connect(SetUp& set_up, const Locality& /*locality*/,
       if (better) own_ = *better;
     }
   });
-  if (!set_up.all(is_ready)) throw CommunicationError("a rank has no memory left");
-  listen(set_up);
+  if (!set_up.all(is_ready)) throw BoardError(Trouble::set_up, number_of(rank_), "a rank has no memory left");
+  listen(set_up, places);
 }
 
-void TcpNetwork::listen(SetUp& set_up) {
-  struct Place {
-    TcpAddress address;
-    int error = 0;
-  };
-  LingeringSockets::of_process().close_delivered();
+void TcpNetwork::listen(SetUp& set_up, std::span<ListeningPlace> all) {
   listener_ = listen_at(own_);
-  Place mine{own_, listener_ ? 0 : errno};
+  ListeningPlace mine{own_, listener_ ? 0 : errno};
   if (mine.error == 0) {
     epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{};
     event.events = EPOLLIN;
     if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) mine.error = errno;
   }
-  std::vector<Place> all(addresses_.size());
   set_up.gather(mine, all.data());
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (all[k].error != 0)

@@ -168,7 +168,13 @@ class TcpNetwork final : public Network {
 
   // -- connections (tcp_connections.cpp)
   [[nodiscard]] Peer& peer(int rank);
-  void listen(SetUp& set_up);
+  // Where a rank listens, or the error that keeps it from that.
+  struct ListeningPlace {
+    TcpAddress address;
+    int error = 0;
+  };
+  // `all` is scratch space, with one element for each rank.
+  void listen(SetUp& set_up, std::span<ListeningPlace> all);
   void ensure_connection(Peer& to);
   void begin_attempt(Peer& to);
   void fail_attempt(Connection& on, int error, bool may_retry);

@@ -244,6 +244,7 @@ def test_a_message_that_fails_reaches_a_root_that_waits_alone(mpi: Mpi, rank: in
 PLACES_WITHOUT_MEMORY = {
     "one node": (3, None, {}),
     "two nodes": (4, HIERARCHY, NODES),
+    "two nodes and TCP": (4, HIERARCHY, NODES | {"OFFBEAT_NETWORK": "tcp"}),
 }
 
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "base/error.hpp"
@@ -58,6 +59,8 @@ std::shared_ptr<TeamNetwork> TeamNetwork::make(MpiSetUp& set_up, const Settings&
     made->network.connect(set_up, locality, addresses, key);
   } catch (const BoardError& error) {  // equal on all ranks
     run_unless_out_of_memory([&] { say_once_why_no_network(set_up, error.what()); });
+    return nullptr;
+  } catch (const std::bad_alloc&) {  // there is no memory for this error
     return nullptr;
   }
   return made;
