@@ -209,6 +209,15 @@ Descriptor accept_at(const Descriptor& listener) {
   return made;
 }
 
+TcpSilence silence_of(const Descriptor& socket) {
+  tcp_info known{};
+  socklen_t length = sizeof known;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &known, &length) != 0) return {};
+  return {.since_ms = std::min(known.tcpi_last_ack_recv, known.tcpi_last_data_recv),
+          .repeats = std::max(known.tcpi_retransmits, known.tcpi_probes),
+          .owes_answer = known.tcpi_unacked > 0 || known.tcpi_probes > 0};
+}
+
 int connect_error(const Descriptor& socket) {
   int code = 0;
   socklen_t length = sizeof code;

@@ -39,6 +39,13 @@ struct TcpAddress {
 [[nodiscard]] Descriptor begin_to_connect(const TcpAddress& own, const TcpAddress& other);
 // Accepts a connection. It is invalid if there is none.
 [[nodiscard]] Descriptor accept_at(const Descriptor& listener);
+// What the system knows of the other side of a connection.
+struct TcpSilence {
+  std::int64_t since_ms = 0;  // how long nothing has come, not even an acknowledgement
+  int repeats = 0;            // how often the system has sent something again because no answer came
+  bool owes_answer = false;   // the other side's system has something to acknowledge
+};
+[[nodiscard]] TcpSilence silence_of(const Descriptor& socket);
 // Returns the error of a socket that has tried to connect, 0 for success.
 [[nodiscard]] int connect_error(const Descriptor& socket);
 

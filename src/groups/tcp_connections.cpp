@@ -366,6 +366,30 @@ void TcpNetwork::lose(Peer& other, Loss how, int error) {
   if (how != Loss::left) ++losses_;
 }
 
+// The system of a machine acknowledges what comes, also for a process that is stopped or does not read. So a
+// frame goes out if nothing has come for a while. It is repeated at growing intervals, first after at least
+// 200 ms.
+void TcpNetwork::look_for_silence(Peer& other) {
+  constexpr std::int64_t between_looks_ns = 200 * ns_per_ms;
+  constexpr std::int64_t patience_before_nudge_ms = 500;
+  constexpr std::int64_t patience_ms = 1500;
+  constexpr int least_repeats = 2;
+  const std::int64_t now_ns = monotonic_ns();
+  if (now_ns < other.next_look_ns) return;
+  other.next_look_ns = now_ns + between_looks_ns;
+  const TcpSilence silence = silence_of(other.out->stream.socket());
+  if (silence.since_ms < patience_before_nudge_ms) return;
+  if (!silence.owes_answer) {
+    other.control.push_back({.kind = TcpFrame::Kind::nudge});
+    return pump(other);
+  }
+  if (silence.since_ms < patience_ms || silence.repeats < least_repeats) return;
+  for (const std::unique_ptr<Connection>& each : connections_)
+    if (each->peer == &other && each->state == Connection::State::open) close(*each);
+  other.out = nullptr;
+  lose(other, Loss::silent, ETIMEDOUT);
+}
+
 BoardError TcpNetwork::loss_of(const Peer& other) const {
   const std::string name = name_of(other.rank);
   const auto error = [&](const std::string& text) {

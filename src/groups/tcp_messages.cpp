@@ -218,6 +218,7 @@ void TcpNetwork::require_hope(const Message& begun) {
   // A rank that tells of a failure ends its connections soon after.
   if (message.peer == Message::any_rank || has_heard_of_failure_) return;
   Peer& other = peer(message.peer);
+  if (other.out != nullptr) look_for_silence(other);
   if (other.loss != Loss::none) throw loss_of(other);
   if (other.has_connection() || other.retry_ns != 0) return;
   const std::int64_t now_ns = monotonic_ns();

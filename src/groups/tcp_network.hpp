@@ -121,6 +121,7 @@ class TcpNetwork final : public Network {
     Loss loss = Loss::none;
     std::int64_t lost_ns = 0;
     int error = 0;
+    std::int64_t next_look_ns = 0;  // when to look again whether its machine still answers
     MessageQueue unsent;      // sends of which nothing has travelled
     MessageQueue long_sends;  // of collectives, until the receiver is ready
     MessageQueue announced;   // sends
@@ -163,6 +164,8 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::string name_of(int rank) const {
     return "rank " + std::to_string(number_of(rank)) + std::string(space_);
   }
+  // Ends the connections to a rank whose machine no longer answers. Call it while this rank waits for it.
+  void look_for_silence(Peer& other);
   // Throws BoardError if the message will never be over.
   void require_hope(const Message& message);
 
