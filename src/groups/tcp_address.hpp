@@ -17,6 +17,9 @@ namespace offbeat {
 // Plain data that ranks send to each other.
 struct TcpAddress {
   std::array<std::byte, 16> ip{};  // 4 or 16 bytes
+  // The index of its interface, which means something only on its own machine. A link-local address may be
+  // that of several interfaces. 0: unknown.
+  std::uint32_t interface_index = 0;
   std::uint16_t port = 0;
   bool is_ipv6 = false;
   bool is_loopback = false;  // only this machine reaches it
