@@ -212,8 +212,8 @@ void TcpNetwork::require_hope(const Message& begun) {
   if (message.is_misfit && message.is_send)
     throw BoardError(Trouble::mismatch, number_of(message.peer),
                      name_of(rank_) + " sends " + std::to_string(message.bytes) + " bytes to " +
-                         name_of(message.peer) + ", which receives " +
-                         std::to_string(message.moved_bytes) + " bytes");
+                         name_of(message.peer) + ", which receives " + std::to_string(message.moved_bytes) +
+                         " bytes");
   if (message.is_misfit) note_arrival(message, rank_, message.peer, message.tag, message.moved_bytes);
   // A rank that tells of a failure ends its connections soon after.
   if (message.peer == Message::any_rank || has_heard_of_failure_) return;

@@ -122,11 +122,11 @@ class TcpNetwork final : public Network {
     std::int64_t lost_ns = 0;
     int error = 0;
     std::int64_t next_look_ns = 0;  // when to look again whether its machine still answers
-    MessageQueue unsent;      // sends of which nothing has travelled
-    MessageQueue long_sends;  // of collectives, until the receiver is ready
-    MessageQueue announced;   // sends
-    MessageQueue streaming;   // sends whose pieces travel
-    MessageQueue arriving;    // receives for which pieces travel
+    MessageQueue unsent;            // sends of which nothing has travelled
+    MessageQueue long_sends;        // of collectives, until the receiver is ready
+    MessageQueue announced;         // sends
+    MessageQueue streaming;         // sends whose pieces travel
+    MessageQueue arriving;          // receives for which pieces travel
     std::deque<TcpFrame> control;
     std::list<TcpFrame> readies;  // the receives that have found no send
     std::list<Unexpected> unexpected;

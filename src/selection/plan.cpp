@@ -165,7 +165,8 @@ class RowsOfPlan {
     if (expression.runs_on_host()) return Means::host_pipeline;
     Means needs;
     if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
-    if (expression.algorithm->needs.board != OnBoard::one_node) needs = needs | (inputs_.by_network ? Means::network : Means::messages);
+    if (expression.algorithm->needs.board != OnBoard::one_node)
+      needs = needs | (inputs_.by_network ? Means::network : Means::messages);
     return needs;
   }
 

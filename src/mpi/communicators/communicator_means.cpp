@@ -49,8 +49,8 @@ BoardTransport& CommunicatorMeans::transport_of(int index) {
   const auto at = static_cast<std::size_t>(index);
   if (have_network()) {
     if (network_transports_[at] == nullptr)
-      network_transports_[at] = std::make_unique<NetworkTransport>(shared_.network->network,
-                                                                   team().locality(), network_tag(index));
+      network_transports_[at] =
+          std::make_unique<NetworkTransport>(shared_.network->network, team().locality(), network_tag(index));
     return *network_transports_[at];
   }
   auto& transport = transports_[at];

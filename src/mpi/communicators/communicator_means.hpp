@@ -183,7 +183,7 @@ class CommunicatorMeans {
   // Of operations: those whose messages the host sends, and those that use the network.
   std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;
   std::array<std::unique_ptr<NetworkTransport>, NodeBoard::most_stages> network_transports_;
-  std::optional<HostTurn> host_turn_;   // for ranks without a board
+  std::optional<HostTurn> host_turn_;  // for ranks without a board
   std::atomic_flag is_giving_turn_{};  // set while a thread gives the host a turn
   std::uint64_t begun_ = 0;
 };

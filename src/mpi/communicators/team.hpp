@@ -59,8 +59,8 @@ class Team {
   [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
   void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
 
-  // Returns the network of this team, which is made at the first call. Collective. Returns null, on all ranks,
-  // if there can be none.
+  // Returns the network of this team, which is made at the first call. Collective. Returns null, on all
+  // ranks, if there can be none.
   [[nodiscard]] std::shared_ptr<TeamNetwork> network(MpiSetUp& set_up, const Settings& settings);
 
   // A communicator's place. Its destructor gives the place back.

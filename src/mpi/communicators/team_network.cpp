@@ -38,15 +38,15 @@ std::shared_ptr<TeamNetwork> TeamNetwork::make(MpiSetUp& set_up, const Settings&
   });
   if (!set_up.all(is_ready)) return nullptr;
   set_up.gather(mine, addresses.data());
-  const bool has_key = getrandom(key.bytes.data(), key.bytes.size(), 0) ==
-                       static_cast<ssize_t>(key.bytes.size());
+  const bool has_key =
+      getrandom(key.bytes.data(), key.bytes.size(), 0) == static_cast<ssize_t>(key.bytes.size());
   set_up.broadcast(key);
   const auto without = std::ranges::find(addresses, false, &NetworkAddress::is_usable);
   if (without != addresses.end()) {
     run_unless_out_of_memory([&] {
       const int rank = world_ranks[static_cast<std::size_t>(without - addresses.begin())];
-      say_once_why_no_network(set_up, "rank " + std::to_string(rank) + " of MPI_COMM_WORLD " +
-                                          without->why_not.data());
+      say_once_why_no_network(
+          set_up, "rank " + std::to_string(rank) + " of MPI_COMM_WORLD " + without->why_not.data());
     });
     return nullptr;
   }

@@ -14,8 +14,8 @@
 //  - Others: ProgressThread advances operations that no thread has advanced for a while. For a communicator
 //    it makes no call of the host, so operations that send messages stay with the host here, too.
 //
-// If the user wants it (OFFBEAT_NETWORK=tcp), the messages of operations go by a network of offbeat's own, and
-// ProgressThread advances them under every host.
+// If the user wants it (OFFBEAT_NETWORK=tcp), the messages of operations go by a network of offbeat's own,
+// and ProgressThread advances them under every host.
 //
 // If the user has given it CPUs, ProgressThread does the work of all operations on the board of a node, under
 // every host.
