@@ -124,7 +124,9 @@ std::vector<Setting> all_settings() {
               "auto", AcrossRanks::equal,
               "what carries the messages of a group between nodes; auto: MPI if every rank has initialised "
               "it with "
-              "MPI_THREAD_MULTIPLE, otherwise TCP"},
+              "MPI_THREAD_MULTIPLE, otherwise TCP; tcp: TCP also carries non-blocking collectives of MPI, "
+              "and a "
+              "thread advances them while the program computes"},
       Setting{"OFFBEAT_INTERFACE", name_parser("a network interface, such as eth0", &Settings::interface), "",
               AcrossRanks::may_differ,
               "the interface of this machine that a group uses for TCP; unset: the one that the route to "

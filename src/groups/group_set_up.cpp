@@ -290,7 +290,7 @@ class GroupMaker {
         if (has_one_node())
           transport = std::make_unique<BoardTransport>(Patience{});
         else
-          transport = std::make_unique<NetworkTransport>(*group.network_, *group.locality_, k);
+          transport = std::make_unique<NetworkTransport>(*group.network_, *group.locality_, k * most_lanes);
         transport->use(stage);
       }
       board.board().waiters = group.transports_.front().get();

@@ -74,6 +74,20 @@ def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> No
 
 @pytest.mark.in_turn(1, "shape")
 @pytest.mark.parametrize("shape", SHAPES)
+def test_non_blocking_calls_by_tcp(cluster: Cluster, name: str, shape: str) -> None:
+    """With offbeat's own choices between nodes. The other calls have algorithms that send messages."""
+    mpi = on_hosts(name, cluster, parse_shape(shape), STARTERS[SHAPES.index(shape) % 2])
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = {"OFFBEAT_NETWORK": "tcp"} | algorithms.jobs()[0]
+    result = run_job(mpi, [program, *CALLS, "alike", "any"], environment=settings).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == mpi.ranks, str(result)
+    assert found == natively(mpi.ranks, CALLS), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.in_turn(1, "shape")
+@pytest.mark.parametrize("shape", SHAPES)
 def test_the_default(cluster: Cluster, name: str, shape: str) -> None:
     """All types and operations, and the same bits on all ranks, by offbeat's own choice."""
     mpi = on_hosts(name, cluster, parse_shape(shape), STARTERS[SHAPES.index(shape) % 2])

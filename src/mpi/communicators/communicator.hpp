@@ -199,9 +199,7 @@ class Communicator final : public OperationsOwner {
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override { return means_.patience_of(index); }
-  void prepare(BoardTransport& transport, int index) override {
-    means_.prepare(static_cast<MpiTransport&>(transport), index);
-  }
+  void prepare(BoardTransport& transport, int index) override { means_.prepare(transport, index); }
   void require_intact() const override { life_.require_intact(); }
   void break_down() override;
   void begin_use() noexcept override { life_.begin_use(); }

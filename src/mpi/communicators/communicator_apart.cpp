@@ -28,7 +28,8 @@ bool Communicator::has_stage_for(const RequestStages& request_stages, Collective
     return false;
   const Plans& plans = request_stages.means.choose(*request_stages.plans);
   const bool lacks_tags =
-      plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(request_stages.next);
+      (plans.need(Means::messages, {collective}) || plans.need(Means::network, {collective})) &&
+      !CommunicatorMeans::have_tags(request_stages.next);
   return request_stages.means.satisfy_plans(*request_stages.plans, {collective}) && !lacks_tags &&
          !plans.need(Means::host_pipeline);
 }
