@@ -11,7 +11,8 @@ namespace offbeat {
 
 Collective served_collective(std::string_view name) {
   const auto collective = collective_named(name);
-  if (!collective || repertoire(*collective).algorithms.empty())
+  const bool is_known = collective && !repertoire(*collective).algorithms.empty();
+  if (!is_known || collectives_with_lists_at_root.contain(*collective))  // only programs of MPI call these
     throw UsageError("unknown collective '" + printable(name) + "'");
   return *collective;
 }

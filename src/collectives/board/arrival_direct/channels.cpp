@@ -13,14 +13,14 @@ namespace {
 // again. The two ranks need no other rank, so a late rank delays only what it gives and takes itself.
 class WindowChannel {
  public:
-  // Sends `length` elements, which both ranks know. In `round`, a piece is the whole channel.
-  WindowChannel(const WindowRound& round, int giver, int taker, std::size_t length)
+  // Sends a block of `count` elements, which both ranks know. In `round`, a piece is the whole channel.
+  WindowChannel(const WindowRound& round, int giver, int taker, std::size_t count)
       : round_(round),
-        giver_(giver),
+        owner_(round.exchanged.window_owner(giver, taker)),
         piece_(round.exchanged.piece_of(giver, taker)),
         place_(round.window_place(giver, taker)),
-        length_(length) {
-    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
+        length_(round.exchanged.count_in_window(count)) {
+    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length_ * round.width / 4;
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
     chunk_ = std::min((bytes + round.width - 1) / round.width, round.most_elements);
@@ -38,10 +38,11 @@ class WindowChannel {
   }
   // The giver counts in put_count() the chunks that it has put on the board. The taker counts in
   // taken_count() the chunks that it has read.
-  [[nodiscard]] Board::Word& put_count() const { return round_.board.step(round_.tag, piece_).word(giver_); }
+  [[nodiscard]] Board::Word& put_count() const { return round_.board.step(round_.tag, piece_).word(owner_); }
   [[nodiscard]] Board::Word& taken_count() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
-    return round_.board.step(round_.tag, pieces + piece_).word(giver_);
+    if (pieces == 1) return round_.board.relay_word(round_.tag, owner_, 0);
+    return round_.board.step(round_.tag, pieces + piece_).word(owner_);
   }
   // Returns the count in a word. At least `known` is known already, because a word has only the last 16 bits
   // of the count.
@@ -60,7 +61,7 @@ class WindowChannel {
     return std::min(chunk_, length_ - chunk * chunk_);
   }
   const WindowRound& round_;
-  const int giver_;
+  const int owner_;  // of the window
   const std::size_t piece_;
   const Vector place_;
   const std::size_t length_;
@@ -72,7 +73,7 @@ class WindowChannel {
 
 // Each piece needs two words: for the chunks that were put, and for those that were taken.
 bool board_has_channels(const Board& board, int pieces) {
-  return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
+  return pieces == 1 || 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
 
 Task run_through_channels(const WindowRound& round) {
@@ -85,7 +86,7 @@ Task run_through_channels(const WindowRound& round) {
   std::size_t* taken = given + places;                                 // chunks taken from each rank
   std::size_t* known = taken + places;  // chunks that each rank is known to have taken
   std::fill_n(given, 3 * places, 0);
-  bool has_own = exchanged.keeps_own_block();
+  bool has_own = exchanged.keeps_own_block() && !exchanged.has_lists_at_root();
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
     for (bool got_further = false; !got_further && !is_over;) {
