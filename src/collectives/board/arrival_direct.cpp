@@ -22,7 +22,8 @@ Task run_lists_at_root(Endpoint net, const BlockExchange& exchanged) {
   const Call& call = exchanged.call();
   WindowRound round(net, exchanged, 0, board.shape().window_bytes / call.output.width);
   round.past_cache = 2 * exchanged.estimated_total_bytes() >= last_level_cache_bytes();
-  co_await run_through_channels(round);
+  const ListsAtRoot lists(board, call);
+  co_await run_through_channels(round, &lists);
 }
 
 }  // namespace

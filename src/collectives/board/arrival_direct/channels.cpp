@@ -76,7 +76,7 @@ bool board_has_channels(const Board& board, int pieces) {
   return pieces == 1 || 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
 
-Task run_through_channels(const WindowRound& round) {
+Task run_through_channels(const WindowRound& round, const ListsAtRoot* lists) {
   const BlockExchange& exchanged = round.exchanged;
   Board& board = round.board;
   const int ranks = round.net.size;
@@ -84,9 +84,10 @@ Task run_through_channels(const WindowRound& round) {
   const Scratch memory(true, 3 * places, sizeof(std::size_t));
   auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks given to each rank
   std::size_t* taken = given + places;                                 // chunks taken from each rank
-  std::size_t* known = taken + places;  // chunks that each rank is known to have taken
+  // How many chunks each rank is known to have taken or, if this rank gives it nothing, 1 after its slot.
+  std::size_t* known = taken + places;
   std::fill_n(given, 3 * places, 0);
-  bool has_own = exchanged.keeps_own_block() && !exchanged.has_lists_at_root();
+  bool has_own = exchanged.keeps_own_block() && lists == nullptr;
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
     for (bool got_further = false; !got_further && !is_over;) {
@@ -125,6 +126,17 @@ Task run_through_channels(const WindowRound& round) {
         const int giver = (round.net.rank + k) % ranks;
         if (!exchanged.gives(giver)) continue;
         const auto from = static_cast<std::size_t>(giver);
+        if (lists != nullptr && known[from] == 0) {
+          if (!lists->has_arrived(giver)) {
+            is_over = false;
+            continue;
+          }
+          const Reading reading = lists->reading_of(giver);
+          co_await board.charge_fetch(giver, reading.data, reading.bytes);
+          lists->take_from(giver);
+          known[from] = 1;
+          got_further = true;
+        }
         const Vector receipt = exchanged.place_of_block_from(giver);
         const WindowChannel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put_count(), taken[from]);

@@ -52,6 +52,10 @@ class ListsAtRoot {
 
   void put_own_data() {
     begin_round_without_waiting();
+    for (int giver = 0; giver < board_.size && exchanged_.takes(board_.rank); ++giver) {
+      if (is_awaited(giver) && exchanged_.is_past_slot(exchanged_.place_of_block_from(giver).bytes()))
+        is_too_long_ = true;
+    }
     for (int taker = 0; taker < board_.size && exchanged_.gives_others(); ++taker) {
       if (taker == board_.rank || !exchanged_.takes(taker)) continue;
       const ConstVector given = exchanged_.block_to(taker);
@@ -84,25 +88,25 @@ class ListsAtRoot {
     return !is_awaited(giver) ||
            slot_of(giver, board_.rank).sequence.load(std::memory_order_acquire) == sequence_;
   }
+  // Returns true if this rank gives or takes a block that is too long for a slot. The long form then takes
+  // from the slots, too, because a late rank must not delay the blocks of others.
   [[nodiscard]] bool is_too_long() const { return is_too_long_; }
-  // Returns false if this rank takes a block that is too long for a slot. Its giver does not fit either.
   [[nodiscard]] bool take_result() {
-    bool fits = true;
     for (int giver = 0; giver < board_.size; ++giver) {
-      if (!is_awaited(giver)) continue;
-      const Vector receipt = exchanged_.place_of_block_from(giver);
-      const Slot slot = slot_of(giver, board_.rank);
-      std::uint64_t given = 0;
-      std::memcpy(&given, slot.data, sizeof given);
-      if (given != receipt.bytes())
-        report_mismatch(call_.collective, giver, board_.rank, given, receipt.bytes());
-      if (exchanged_.is_past_slot(receipt.bytes())) {
-        fits = false;
-      } else if (given > 0 && receipt.data != nullptr) {
-        offbeat::copy(receipt.data, place_in(slot, giver, board_.rank, given), given);
-      }
+      if (is_awaited(giver)) take_from(giver);
     }
-    return fits;
+    return true;
+  }
+  // Takes the block of a rank that has arrived. If the block is too long for a slot, only its length is there.
+  void take_from(int giver) const {
+    const Vector receipt = exchanged_.place_of_block_from(giver);
+    const Slot slot = slot_of(giver, board_.rank);
+    std::uint64_t given = 0;
+    std::memcpy(&given, slot.data, sizeof given);
+    if (given != receipt.bytes())
+      report_mismatch(call_.collective, giver, board_.rank, given, receipt.bytes());
+    if (given > 0 && !exchanged_.is_past_slot(given) && receipt.data != nullptr)
+      offbeat::copy(receipt.data, place_in(slot, giver, board_.rank, given), given);
   }
 
  private:
