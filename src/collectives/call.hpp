@@ -92,8 +92,8 @@ struct BlockList {
 //     alltoall, alltoallv      a block for each rank             a block of each rank
 //     reduce_scatter(_block)   a block for each rank             its own block, combined
 //
-// gatherv and scatterv are as gather and scatter, with blocks of any lengths. Only the root has their lists. As
-// a part of another collective, a gather or scatter may have `counts`, which are then equal on all ranks.
+// gatherv and scatterv are as gather and scatter, with blocks of any lengths. Only the root has their lists.
+// As a part of another collective, a gather or scatter may have `counts`, which are then equal on all ranks.
 //
 // In a scatter the root's output may have no memory: the root then does not want its block. An input block
 // and the output block that it becomes are the same memory (in place) or do not overlap. An algorithm may use

@@ -118,7 +118,8 @@ bool Board::shows_other_collective() const {
   // Nobody may touch windows that were never used: they have no memory yet. A round may need none.
   const auto round_tags = round.last_tags();
   const bool has_used_windows = read(uses(rank).begun) > 0 || read(uses(rank).without_windows) == 0;
-  return round_tags[0] != 0 && has_used_windows && shape_.most_chunks() > 0 && std::ranges::any_of(round_tags, is_other_window);
+  return round_tags[0] != 0 && has_used_windows && shape_.most_chunks() > 0 &&
+         std::ranges::any_of(round_tags, is_other_window);
 }
 
 bool Board::is_between_uses(int stage) const {

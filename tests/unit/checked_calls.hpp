@@ -374,8 +374,7 @@ class CheckedCalls {
       }
       return expected;
     }
-    const bool has_one_giver =
-        roles_of(what_.collective).root_gives;
+    const bool has_one_giver = roles_of(what_.collective).root_gives;
     for (int from = has_one_giver ? what_.root : 0; from < ranks_; ++from) {
       for (std::size_t k = 0; k < pair_count(from, rank); ++k) expected.push_back(value(from, rank, k));
       if (has_one_giver) break;

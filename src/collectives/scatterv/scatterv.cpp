@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "collectives/board/arrival_direct.hpp"
-#include "collectives/scatter/scatter.hpp"
 #include "collectives/native.hpp"
+#include "collectives/scatter/scatter.hpp"
 
 namespace offbeat {
 namespace {

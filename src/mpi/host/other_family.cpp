@@ -37,7 +37,7 @@ bool is_int(std::int64_t value) {
 
 bool has_count_for_each_rank(std::string_view name) {
   constexpr std::string_view with_counts[] = {
-      "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
+      "_Allgatherv",        "_Iallgatherv",           "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
       "_Ireduce_scatter_c", "_Reduce_scatter_init_c", "_Gatherv",   "_Igatherv",   "_Scatterv",
       "_Iscatterv"};
   return std::ranges::any_of(with_counts,
@@ -108,12 +108,15 @@ NarrowedCall::NarrowedCall(const ForwardedFunction& function, std::span<Word> ar
   const Word communicator = arguments[arguments.size() - (is_persistent ? 3 : is_nonblocking ? 2 : 1)];
   // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
   const std::size_t idle = arguments.size() >= 9 && is_in_place(arguments[0]) ? 4 : 0;
-  const auto root = static_cast<int>(arguments[arguments.size() - (is_persistent ? 4 : is_nonblocking ? 3 : 2)]);
+  const auto root = static_cast<int>(arguments[arguments.size() - (is_persistent    ? 4
+                                                                   : is_nonblocking ? 3
+                                                                                    : 2)]);
   const bool has_lists = !has_no_lists(name, root, communicator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const CountArgument kind = function.arguments()[i];
     if (kind == CountArgument::one) fits_ = fits_ && is_int(static_cast<std::int64_t>(arguments[i]));
-    if (kind == CountArgument::array && i >= idle && has_lists) arguments[i] = narrowed(arguments[i], communicator);
+    if (kind == CountArgument::array && i >= idle && has_lists)
+      arguments[i] = narrowed(arguments[i], communicator);
   }
 }
 

@@ -56,7 +56,8 @@ class JudgedCall {
                                               (has_data && !collective_facts.has_operation);
 
   // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator, or
-  // the lists of an inter-communicator are not to be read: they have an entry for each rank of the other group.
+  // the lists of an inter-communicator are not to be read: they have an entry for each rank of the other
+  // group.
   [[nodiscard]] bool find_rank_and_size() {
     if (const Communicator* mine = carrier_.find_known(process_, call_.communicator)) {
       if (has_listed_blocks && !mine->serves() && mine->is_inter()) return false;

@@ -172,10 +172,10 @@ enum What {
   scan,
   exscan
 };
-const char* const names[] = {"bcast",     "reduce",     "allreduce",      "barrier",
-                             "allgather", "allgatherv", "alltoall",       "alltoallv",
-                             "gather",    "gatherv",    "scatter",        "scatterv",
-                             "reduce_scatter", "reduce_scatter_block", "scan", "exscan"};
+const char* const names[] = {
+    "bcast",     "reduce", "allreduce", "barrier", "allgather", "allgatherv",     "alltoall",
+    "alltoallv", "gather", "gatherv",   "scatter", "scatterv",  "reduce_scatter", "reduce_scatter_block",
+    "scan",      "exscan"};
 constexpr unsigned whats = std::size(names);
 
 std::mutex checking;  // guards what check.h counts
@@ -378,8 +378,9 @@ Rest copy(Call& call) {
     Memory(Side from, Side to) : input(std::move(from)), output(std::move(to)) {}
   };
   const Shape input_shape = call.any_shape();
-  const auto memory = std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv || call.what == scatterv),
-                                               Side(call.any_shape(), received, has_lists));
+  const auto memory =
+      std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv || call.what == scatterv),
+                               Side(call.any_shape(), received, has_lists));
   auto& [input, output, input_place, output_place] = *memory;
   const bool is_personalised = call.what == alltoall || call.what == alltoallv || scatters;
   for (std::size_t block = 0; block < sent.size(); ++block)

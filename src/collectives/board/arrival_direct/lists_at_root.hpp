@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The immediate form of gatherv and scatterv; the long form begins with it, too. Only the root has the lengths
-// of all blocks, so no rank decides by a length that the others may not know.
+// The immediate form of gatherv and scatterv; the long form begins with it, too. Only the root has the
+// lengths of all blocks, so no rank decides by a length that the others may not know.
 //
 // The root and each other rank have a slot for their block, and a window for one that is longer than a slot.
 // Both know that block's length, so both know where it goes. The giver writes the length and the block into
@@ -97,7 +97,8 @@ class ListsAtRoot {
     }
     return true;
   }
-  // Takes the block of a rank that has arrived. If the block is too long for a slot, only its length is there.
+  // Takes the block of a rank that has arrived. If the block is too long for a slot, only its length is
+  // there.
   void take_from(int giver) const {
     const Vector receipt = exchanged_.place_of_block_from(giver);
     const Slot slot = slot_of(giver, board_.rank);
