@@ -11,8 +11,7 @@ namespace offbeat {
 
 Collective served_collective(std::string_view name) {
   const auto collective = collective_named(name);
-  const bool is_known = collective && !repertoire(*collective).algorithms.empty();
-  if (!is_known || collectives_with_lists_at_root.contain(*collective))  // only programs of MPI call these
+  if (!collective || repertoire(*collective).algorithms.empty())
     throw UsageError("unknown collective '" + printable(name) + "'");
   return *collective;
 }
