@@ -55,7 +55,7 @@ def test_every_algorithm_has_a_job() -> None:
         # arrival_shares has no phase that a hierarchy could use, and so no part on several nodes.
         of_one_node = {"arrival_shares"} if collective == "allreduce" else set()
         assert {one["name"] for one in known} - used == {"native"} | of_one_node, collective
-    assert {len(job) for job in jobs} == {14}, "exchanges.cpp calls fourteen collectives"
+    assert {len(job) for job in jobs} == {16}, "exchanges.cpp calls sixteen collectives"
 
 
 def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> None:

@@ -490,8 +490,8 @@ TEST(Plan, ASettingComesBeforeTheUsersRules) {
 
 TEST(Selection, CollectivesAreChosenForOneByOne) {
   Selection selection;
-  EXPECT_TRUE(selection.plan(Collective::gatherv, {4}).empty());
-  EXPECT_THROW(selection.choose_for_every_length(Collective::gatherv, "ring", "a test"), UsageError);
+  EXPECT_TRUE(selection.plan(Collective::alltoallw, {4}).empty());
+  EXPECT_THROW(selection.choose_for_every_length(Collective::alltoallw, "ring", "a test"), UsageError);
 }
 
 }  // namespace

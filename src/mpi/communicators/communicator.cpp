@@ -162,6 +162,8 @@ void Communicator::check(const CallSignature& mine) {
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
 
+bool Communicator::is_inter() const { return why_native_ == inter_communicator_reason; }
+
 bool Communicator::may_have_stand_ins(const ChosenAlternative& chosen, Collective collective) {
   return chosen && offbeat::may_have_stand_ins(*chosen.expression->algorithm,
                                                chosen.immediate_form != nullptr, collective);

@@ -75,6 +75,7 @@ class Communicator final : public OperationsOwner {
   // Likewise prints what `choose_to_begin` finds.
   void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
+  [[nodiscard]] bool is_inter() const;
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] const CommunicatorLife& life() const { return life_; }

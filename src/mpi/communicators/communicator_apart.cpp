@@ -15,7 +15,7 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
   // This is the smallest window that has a channel for each rank.
   const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
   const std::size_t length = call.length(size_) * (roles_of(call.collective).is_personalised ? ranks : 1);
-  const bool is_in_immediate_row = call.collective != Collective::alltoallv && length <= small &&
+  const bool is_in_immediate_row = !has_unknown_length(call.collective) && length <= small &&
                                    call.output.width * ranks <= small && 2 * small <= most;
   if (!is_in_immediate_row) return {most, NodeBoard::stages_of_communicator};
   const auto times = static_cast<int>(std::min<std::size_t>(most / small, NodeBoard::most_stages));

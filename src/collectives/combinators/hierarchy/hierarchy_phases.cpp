@@ -8,21 +8,8 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// Returns the collective whose repertoire serves `collective`: gatherv and scatterv exist only inside
-// hierarchies.
-Collective collective_with_repertoire(Collective collective) {
-  switch (collective) {
-    case Collective::gatherv:
-      return Collective::gather;
-    case Collective::scatterv:
-      return Collective::scatter;
-    default:
-      return collective;
-  }
-}
-
 const Algorithm& algorithm_on_node(Collective collective, bool has_board) {
-  const Repertoire& known = repertoire(collective_with_repertoire(collective));
+  const Repertoire& known = repertoire(collective);
   return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
     return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
   });
