@@ -132,6 +132,7 @@ function(offbeat_family family headers)
     src/mpi/communicators/shadows.cpp
     src/mpi/communicators/host_grids.cpp
     src/mpi/communicators/team.cpp
+    src/mpi/communicators/team_network.cpp
     src/mpi/host/spawn_infos.cpp
     src/mpi/communicators/transport.cpp
     src/mpi/types/types.cpp

@@ -106,6 +106,19 @@ int offbeat_python_where(int pid) {
     return json(found.empty() ? std::string() : offbeat::ask_where(found.front()));
   });
 }
+// Asks a process for the frames of its program.
+int offbeat_python_stack(int pid) {
+  return answer([&] {
+    const std::vector<offbeat::MappedCounters> found = offbeat::counters_of_process(pid);
+    Json written;
+    {
+      const auto list = written.list();
+      if (!found.empty())
+        for (const std::string& line : offbeat::ask_for_stack(found.front())) written.add(line);
+    }
+    return std::move(written).text();
+  });
+}
 int offbeat_python_settings() { return answer(setting_list); }
 
 // Returns the canonical spelling of an expression.

@@ -63,10 +63,11 @@ inline constexpr std::array collectives{
                     false, true},
     CollectiveFacts{"alltoallw", "Alltoallw", "a block of each rank for each rank, of any length and type"},
     CollectiveFacts{"gather", "Gather", "a block of each rank to the root", true, false, true},
-    CollectiveFacts{"gatherv", "Gatherv", "a block of each rank, of any length, to the root", true},
-    CollectiveFacts{"scatter", "Scatter", "a block of the root's vector to each rank", true, false, true},
-    CollectiveFacts{"scatterv", "Scatterv", "a block of the root's vector, of any length, to each rank",
+    CollectiveFacts{"gatherv", "Gatherv", "a block of each rank, of any length, to the root", true, false,
                     true},
+    CollectiveFacts{"scatter", "Scatter", "a block of the root's vector to each rank", true, false, true},
+    CollectiveFacts{"scatterv", "Scatterv", "a block of the root's vector, of any length, to each rank", true,
+                    false, true},
     CollectiveFacts{"reduce_scatter", "Reduce_scatter",
                     "a block of one combined vector, of any length, to each rank", false, true, true},
     CollectiveFacts{"reduce_scatter_block", "Reduce_scatter_block",
@@ -135,10 +136,17 @@ inline constexpr Collectives synchronising_collectives{Collective::allreduce, Co
 // Returns true if a call has data to move.
 [[nodiscard]] constexpr bool moves_data(Collective collective) { return collective != Collective::barrier; }
 
-// Returns true if a call of length 0 (Call::length) has nothing to do. In a barrier there is never data, and
-// in an alltoallv no rank knows how much the others have.
+// The collectives in which only the root has the lengths of all blocks. Any other rank knows its own.
+inline constexpr Collectives collectives_with_lists_at_root{Collective::gatherv, Collective::scatterv};
+
+// Returns true if there is no length that all ranks of a call know (Call::length).
+[[nodiscard]] constexpr bool has_unknown_length(Collective collective) {
+  return collective == Collective::alltoallv || collectives_with_lists_at_root.contain(collective);
+}
+
+// Returns true if a call of length 0 (Call::length) has nothing to do. In a barrier there is never data.
 [[nodiscard]] constexpr bool skips_empty_calls(Collective collective) {
-  return moves_data(collective) && collective != Collective::alltoallv;
+  return moves_data(collective) && !has_unknown_length(collective);
 }
 
 // Which ranks have input, which ranks get output, and whether each rank gets a block of its own.

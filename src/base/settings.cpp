@@ -85,8 +85,7 @@ std::vector<Setting> all_settings() {
       Setting{"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60",
               AcrossRanks::may_differ,
               "seconds that a collective on one node may wait before offbeat prints which ranks have not "
-              "arrived; "
-              "0: never print"},
+              "arrived; 0: never print, and start no thread that says where this rank is"},
       Setting{"OFFBEAT_CHECK", yes_or_no_parser(&Settings::check), "0", AcrossRanks::equal,
               "1: before each collective, check that all ranks agree on collective, root, count, type and "
               "operation "
@@ -125,7 +124,9 @@ std::vector<Setting> all_settings() {
               "auto", AcrossRanks::equal,
               "what carries the messages of a group between nodes; auto: MPI if every rank has initialised "
               "it with "
-              "MPI_THREAD_MULTIPLE, otherwise TCP"},
+              "MPI_THREAD_MULTIPLE, otherwise TCP; tcp: TCP also carries non-blocking collectives of MPI, "
+              "and a "
+              "thread advances them while the program computes"},
       Setting{"OFFBEAT_INTERFACE", name_parser("a network interface, such as eth0", &Settings::interface), "",
               AcrossRanks::may_differ,
               "the interface of this machine that a group uses for TCP; unset: the one that the route to "
@@ -144,9 +145,11 @@ std::vector<Setting> all_settings() {
       Setting{"OFFBEAT_CACHE_MIB", number_parser(&Settings::cache_bytes, 0, 1 << 20, mebibytes), "256",
               AcrossRanks::may_differ,
               "MiB of freed scratch memory that each thread keeps for the next call"},
-      Setting{"OFFBEAT_TRACE", text_parser("a folder", &Settings::trace), "", AcrossRanks::may_differ,
-              "the folder in which liboffbeat-trace writes when each rank arrives, one file per rank; unset: "
-              "no trace"},
+      Setting{
+          "OFFBEAT_TRACE", text_parser("a folder", &Settings::trace), "", AcrossRanks::may_differ,
+          "the folder in which each rank writes when it arrives at each collective, one file per rank; MPI "
+          "calls need liboffbeat-trace, groups and PyTorch do not; files that are there already are not "
+          "replaced; unset: no trace"},
       Setting{"OFFBEAT_TRACE_EVERY", number_parser(&Settings::trace_every, 1, 1'000'000'000), "1",
               AcrossRanks::may_differ, "trace one in N calls of each communicator"},
       Setting{"OFFBEAT_TRACE_RANKS_EVERY", number_parser(&Settings::trace_ranks_every, 1, 1'000'000'000), "1",

@@ -95,6 +95,15 @@ Group* group_of(offbeat_group* group) { return reinterpret_cast<Group*>(group); 
 // What an older program passes: it knows no groups.
 constexpr std::size_t oldest_call_size = offsetof(offbeat_call, group);
 
+// Returns the collective of a call. Only programs of MPI call those in which ranks have no lists but the
+// root.
+offbeat::Collective collective_of_call(const char* name) {
+  const offbeat::Collective collective = offbeat::served_collective(name);
+  if (offbeat::collectives_with_lists_at_root.contain(collective))
+    throw offbeat::UsageError("calls of this interface cannot be '" + std::string(name) + "'");
+  return collective;
+}
+
 // Calls body(arguments, call) if the call is valid; otherwise returns the error.
 template <class Body>
 offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
@@ -110,20 +119,19 @@ offbeat_status with_arguments(const offbeat_call* passed, Body&& body) {
     return fail(OFFBEAT_ERROR_ARGUMENT, "`op_label` is not from 0 to 127");
   return guarded([&] {
     offbeat::mpi_of_process::Arguments arguments;
-    static_cast<offbeat::CallArguments&>(arguments) = {
-        .collective = offbeat::served_collective(call.collective),
-        .root = call.root,
-        .input = call.input,
-        .output = call.output,
-        .count = call.count,
-        .type = static_cast<offbeat::ElementType>(call.type),
-        .op = static_cast<offbeat::ReduceOp>(call.op),
-        .op_label = call.op_label,
-        .reduction = reduction_of(call.type, call.op),
-        .input_counts = call.input_counts,
-        .input_begins = call.input_begins,
-        .output_counts = call.output_counts,
-        .output_begins = call.output_begins};
+    static_cast<offbeat::CallArguments&>(arguments) = {.collective = collective_of_call(call.collective),
+                                                       .root = call.root,
+                                                       .input = call.input,
+                                                       .output = call.output,
+                                                       .count = call.count,
+                                                       .type = static_cast<offbeat::ElementType>(call.type),
+                                                       .op = static_cast<offbeat::ReduceOp>(call.op),
+                                                       .op_label = call.op_label,
+                                                       .reduction = reduction_of(call.type, call.op),
+                                                       .input_counts = call.input_counts,
+                                                       .input_begins = call.input_begins,
+                                                       .output_counts = call.output_counts,
+                                                       .output_begins = call.output_begins};
     arguments.communicator = call.communicator;
     if (offbeat::facts_of(arguments.collective).has_operation && !arguments.reduction)
       return fail(OFFBEAT_ERROR_UNSUPPORTED, "this operation is not defined on this type");

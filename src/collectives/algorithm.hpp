@@ -75,9 +75,9 @@ using NodePhase = Task (*)(const BoardRound& round, UncollectedResults* results)
 struct Immediate {
   int most_ranks;  // the largest number of ranks on the node; `for_more_ranks` serves more
   std::size_t (*most_bytes)(int ranks);  // the longest call in bytes, by Call::length
-  // Runs the call to its end and waits in real time. Returns false, on all ranks alike, if the lengths differ
-  // and some rank has more bytes than the slots hold. The call has then changed nothing, and the algorithm's
-  // `run` must follow.
+  // Runs the call to its end and waits in real time. Returns false if the lengths differ and some rank has
+  // more bytes than the slots hold. The algorithm's `run` must then follow: on all ranks, or, in a gatherv or
+  // scatterv, only on the two ranks of such a block.
   bool (*run)(Board& board, const Call& call);
   // Runs the call as a coroutine: in virtual time, or on a rank that has other work meanwhile. If the slots
   // do not hold the call, it continues with the algorithm's `run`.

@@ -92,8 +92,8 @@ struct BlockList {
 //     alltoall, alltoallv      a block for each rank             a block of each rank
 //     reduce_scatter(_block)   a block for each rank             its own block, combined
 //
-// `gatherv` and `scatterv` are as gather and scatter, with `counts` on every rank. They are parts of other
-// collectives only.
+// gatherv and scatterv are as gather and scatter, with blocks of any lengths. Only the root has their lists.
+// As a part of another collective, a gather or scatter may have `counts`, which are then equal on all ranks.
 //
 // In a scatter the root's output may have no memory: the root then does not want its block. An input block
 // and the output block that it becomes are the same memory (in place) or do not overlap. An algorithm may use
@@ -104,8 +104,9 @@ struct Call {
   Vector output;
   const Reduction* op;  // null if the collective combines nothing
   int root;
-  BlockList input_blocks;   // equal on all ranks, except in alltoallv
-  BlockList output_blocks;  // its `counts` are equal on all ranks, except in alltoallv
+  // Unless a collective has_unknown_length(), these are equal on all ranks, but for the `begins` of outputs.
+  BlockList input_blocks;
+  BlockList output_blocks;
 
   // GCC clears an aggregate of this size by `rep stos`, which takes longer than a short call has for it.
   constexpr Call(Collective which = {}, const ConstVector& from = {}, const Vector& to = {},
@@ -134,22 +135,25 @@ struct Call {
 
   // Returns the bytes by which algorithms are chosen; equal on all ranks. This is the length of the vector,
   // or of one block if all blocks are equal. If blocks differ, it is the length of all blocks together, and
-  // in gatherv and scatterv that of the longest block. It is 0 in alltoallv, where no rank knows it.
+  // in gather and scatter that of the longest block. It is 0 if it is unknown (has_unknown_length()).
   [[nodiscard]] std::size_t length(int ranks) const {
     switch (collective) {
-      case Collective::allgather:
       case Collective::gather:
+        if (output_blocks.counts != nullptr) return output_blocks.longest(ranks) * output.width;
+        return input.bytes();
+      case Collective::scatter:
+        if (input_blocks.counts != nullptr) return input_blocks.longest(ranks) * output.width;
+        return output.bytes();
+      case Collective::allgather:
         return input.bytes();
       case Collective::alltoall:
         return input.bytes() / static_cast<std::size_t>(ranks);
       case Collective::reduce_scatter:
         return input.bytes();
       case Collective::alltoallv:
-        return 0;
       case Collective::gatherv:
-        return output_blocks.longest(ranks) * output.width;
       case Collective::scatterv:
-        return input_blocks.longest(ranks) * output.width;
+        return 0;
       default:
         return output.bytes();
     }

@@ -44,10 +44,14 @@ const Repertoire& repertoire(Collective collective) {
       return bcast;
     case Collective::gather:
       return gather;
+    case Collective::gatherv:
+      return gatherv;
     case Collective::reduce:
       return reduce;
     case Collective::scatter:
       return scatter;
+    case Collective::scatterv:
+      return scatterv;
     case Collective::scan:
       return scan;
     case Collective::exscan:

@@ -32,6 +32,8 @@ class BoardTransport : public Transport, public BoardWaiters {
 
   // There are no messages here.
   [[nodiscard]] bool start(Transfer& transfer) override;
+  // Returns true if messages are those of the host MPI.
+  [[nodiscard]] virtual bool needs_host() const { return false; }
   [[nodiscard]] bool start(Computation& computation) final {
     if (stand_ins_ != nullptr) [[unlikely]] {
       if (devices_ != nullptr && devices_->uses_device_parts(computation))

@@ -41,8 +41,8 @@ bool CallSignature::matches(const CallSignature& first) const {
 
 std::string CallSignature::text() const {
   if (!moves_data(collective)) return "nothing";
-  if (collective == Collective::alltoallv) return "lists";  // which differ between ranks
   std::string text = std::to_string(count) + (type[0] == '\0' ? " bytes" : std::string(" x ") + type);
+  if (has_unknown_length(collective)) text = "lists";  // which differ between ranks
   if (op[0] != '\0') text += std::string(", ") + op;
   if (block_text[0] != '\0') text += std::string(", blocks of ") + block_text;
   if (block_text[0] == '\0' && blocks != 0) text += ", lists " + std::to_string(blocks % 10000);

@@ -47,27 +47,31 @@ void CallTimer::end_timed(Collective collective, NodeBoard* board, const Express
   CollectiveCounters& mine = of(collective);
   const std::uint64_t now = ProcessorClock::now();
   // The clock may jump when the thread changes cores.
-  const std::uint64_t spent = now > began_ ? now - began_ : 0;
-  mine.ticks.add(spent * weight_);
-  if (board != nullptr && spent >= static_cast<std::uint64_t>(board->board().size) * least_us_for_each_rank *
-                                       ProcessorClock::ticks_per_us())
-    find_last(mine, *board, spent);
+  add_blocked_call(mine, board, number_, began_, now > began_ ? now - began_ : 0, weight_);
   began_ = 0;
-  const Expression*& shown = shown_[index_of(collective)];
+  show_algorithm(mine, shown_[index_of(collective)], ran);
+}
+
+void add_blocked_call(CollectiveCounters& mine, NodeBoard* board, std::uint64_t number, std::uint64_t began,
+                      std::uint64_t spent, std::uint64_t weight) {
+  mine.ticks.add(spent * weight);
+  if (board == nullptr || spent < static_cast<std::uint64_t>(board->board().size) * least_us_for_each_rank *
+                                      ProcessorClock::ticks_per_us())
+    return;
+  const auto last = board->last_arrival(number);
+  if (!last) return;
+  const std::uint64_t waited = last->ticks > began ? std::min(last->ticks - began, spent) : 0;
+  mine.waiting_ticks.add(waited * weight);
+  mine.add_wait(last->number, waited * weight, waited / ProcessorClock::ticks_per_us(),
+                static_cast<std::uint32_t>(weight));
+}
+
+void show_algorithm(CollectiveCounters& mine, const Expression*& shown, const Expression* ran) {
   if (shown == ran) [[likely]]
     return;
   run_unless_out_of_memory(
       [&] { copy_text(ran != nullptr ? ran->canonical_text() : std::string(), mine.algorithm); });
   shown = ran;
-}
-
-void CallTimer::find_last(CollectiveCounters& mine, NodeBoard& board, std::uint64_t spent) const {
-  const auto last = board.last_arrival(number_);
-  if (!last) return;
-  const std::uint64_t waited = last->ticks > began_ ? std::min(last->ticks - began_, spent) : 0;
-  mine.waiting_ticks.add(waited * weight_);
-  mine.add_wait(last->number, waited * weight_, waited / ProcessorClock::ticks_per_us(),
-                static_cast<std::uint32_t>(weight_));
 }
 
 }  // namespace offbeat

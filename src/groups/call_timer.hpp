@@ -55,7 +55,6 @@ class CallTimer {
 
   [[gnu::noinline]] void begin_timed(CollectiveCounters& mine, std::uint64_t number, NodeBoard* board);
   [[gnu::noinline]] void end_timed(Collective collective, NodeBoard* board, const Expression* ran);
-  void find_last(CollectiveCounters& mine, NodeBoard& board, std::uint64_t spent) const;
   void choose_samples(std::uint64_t now, std::uint64_t number);
 
   CommunicatorCounters* counters_;
@@ -69,5 +68,11 @@ class CallTimer {
   std::uint64_t looked_number_ = 0;
   std::array<const Expression*, collectives.size()> shown_{};
 };
+
+// Adds a call that has kept its caller for `spent` ticks since `began`. It counts `weight` times.
+void add_blocked_call(CollectiveCounters& mine, NodeBoard* board, std::uint64_t number, std::uint64_t began,
+                      std::uint64_t spent, std::uint64_t weight);
+// Writes the name of what a call ran, unless `shown` says that it is there.
+void show_algorithm(CollectiveCounters& mine, const Expression*& shown, const Expression* ran);
 
 }  // namespace offbeat

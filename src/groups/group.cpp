@@ -122,7 +122,7 @@ void Group::run(const CallArguments& arguments, const CallOptions& options) {
   if (options.as_begun) {
     CallOptions waited_for = options;
     waited_for.done = nullptr;
-    return begin_request(arguments, waited_for)->wait_for_call();
+    return begin_and_wait(arguments, waited_for);
   }
   require_own_process();
   require_intact();
@@ -142,6 +142,16 @@ void Group::run(const CallArguments& arguments, const CallOptions& options) {
   const Expression* const ran = last_algorithm_of_thread;
   observation.returns(true, [&] { return algorithm_text(ran); });
   operations_under_way.settle_unless_in_sequel();
+  last_algorithm_of_thread = ran;  // a sequel may have begun another call
+}
+
+void Group::begin_and_wait(const CallArguments& arguments, const CallOptions& options) {
+  auto prepared = prepare_to_begin(arguments);
+  Observation observation(log_, [&] { return observed(arguments, rank_, size_, true); });
+  const auto request = begin_request(arguments, std::move(prepared), options, nullptr, 0);
+  const Expression* const ran = last_algorithm_of_thread;
+  request->wait_for_call();
+  observation.returns(true, [&] { return algorithm_text(ran); });
   last_algorithm_of_thread = ran;  // a sequel may have begun another call
 }
 
@@ -229,8 +239,10 @@ void Group::break_down_with_host() {
 }
 
 void Group::break_down_in(Operation& operation) {
-  if (operation.plan().stage != nullptr) operation.plan().stage->stop_watching();
+  const bool is_message = operation.plan().stage == nullptr;
+  if (!is_message) operation.plan().stage->stop_watching();
   break_down();
+  if (!is_message) static_cast<CollectiveRequest&>(operation).end_time_of_failed();
 }
 
 void Group::give_up(std::string_view why) {
@@ -249,11 +261,8 @@ void Group::give_up(std::string_view why) {
 Patience Group::patience_of(int index) {
   const bool has_stage = index != OperationPlan::no_index;
   Patience patience = board_->stage(has_stage ? index : 0).board.patience;
-  if (has_stage) {
-    patience.bell = nullptr;
-  } else {
-    patience.stall = {};  // a message reports its own
-  }
+  if (has_stage) patience.bell = nullptr;
+  patience.stall = {};  // calls and messages report their own
   if (network_ != nullptr && network_->sleep().call != nullptr) {
     patience.sleep = network_->sleep();
     patience.bell = nullptr;
@@ -272,6 +281,8 @@ Task Group::start_task(Operation& operation, Endpoint net) {
   request.record_.number = stage.next_number();
   write_record(stage.board, *locality_, request.record_, call);
   stage.watch(request.record_, call, request.deadline_ns_, request.options_.timeout_s);
+  if (const std::uint64_t began = request.time_.began.ticks; began != 0)
+    board_->show_arrival(operation.plan().number, began);
   Task task =
       is_empty_call(call, call.length(size_)) ? do_nothing() : OperationsOwner::start_task(operation, net);
   if (!compares_first(call.collective)) return task;
@@ -294,11 +305,15 @@ void Group::check_end(Operation& operation) {
   auto& request = static_cast<CollectiveRequest&>(operation);
   NodeBoard::Stage& stage = *operation.plan().stage;
   require_fit(stage, request.record_, operation.call());
+  request.end_time();
   stage.stop_watching();
 }
 
 std::unique_ptr<GroupRequest> Group::begin(const CallArguments& arguments, const CallOptions& options) {
-  std::unique_ptr<GroupRequest> request = begin_request(arguments, options);
+  auto prepared = prepare_to_begin(arguments);
+  Observation observation(log_, [&] { return observed(arguments, rank_, size_, false); });
+  auto request = begin_request(arguments, std::move(prepared), options, log_, observation.number());
+  observation.returns(false, [] { return algorithm_text(last_algorithm_of_thread); });
   const Expression* const ran = last_algorithm_of_thread;
   // From here on, a request with a `done` may be gone.
   look_after_calls(options.done != nullptr);
@@ -312,6 +327,7 @@ void Group::look_after_calls(bool is_urgent) {
 }
 
 void Group::wait_until(bool (*is_over)(void* state), void* state) {
+  const BegunTimer::Wait waits(begun_timer_);
   while (!is_over(state)) {
     const Patience patience = board_ != nullptr ? patience_of(0) : Patience{};
     Patience::Wait wait(patience);
@@ -324,12 +340,16 @@ void Group::wait_until(bool (*is_over)(void* state), void* state) {
   }
 }
 
-std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& arguments,
-                                                   const CallOptions& options) {
+std::unique_ptr<PreparedCall> Group::prepare_to_begin(const CallArguments& arguments) const {
   require_own_process();
   require_intact();
-  auto prepared = std::make_unique<PreparedCall>(arguments, rank_, size_);
-  Observation observation(log_, [&] { return observed(arguments, rank_, size_, false); });
+  return std::make_unique<PreparedCall>(arguments, rank_, size_);
+}
+
+std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& arguments,
+                                                   std::unique_ptr<PreparedCall> prepared,
+                                                   const CallOptions& options, GroupCallLog* log,
+                                                   std::uint64_t number_in_log) {
   const CallRecord record = record_of(arguments, prepared->call(), size_);
   const std::size_t bytes = prepared->call().length(size_);
   std::unique_lock order(order_, std::defer_lock);
@@ -340,18 +360,19 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
                                                           row.immediate != nullptr, arguments.collective));
   PreparedCall& staged = *prepared;
   std::unique_ptr<GroupRequest> request(
-      new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log_, observation.number()));
+      new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log, number_in_log,
+                            begun_timer_.begin(arguments.collective, options.as_begun)));
   process_.count(arguments.collective);
   CollectiveCounters& counters = timer_.of(arguments.collective);
   counters.calls.increment();
   counters.bytes.add(bytes);
-  counters.served.increment();
   if (board_ == nullptr) {
+    counters.served.increment();
+    counters.since.set(0);
     staged.fetch_input();
     copy_alone(request->call());
     staged.deliver_output();
     last_algorithm_of_thread = &copied_in_group;
-    observation.returns(false, [] { return algorithm_text(last_algorithm_of_thread); });
     if (options.done == nullptr) return request;
     operations_under_way.add_complete(*request.release());
     return nullptr;
@@ -376,7 +397,6 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   // A short copy takes less time than the progress thread needs to notice it.
   constexpr std::size_t short_bytes = 4096;
   put_under_way(*under_way, bytes < short_bytes);
-  observation.returns(false, [&] { return algorithm_text(row.expression); });
   return request;
 }
 

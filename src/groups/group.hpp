@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "groups/begun_timer.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/call_timer.hpp"
 #include "groups/callback_set_up.hpp"
@@ -63,6 +64,8 @@ class Group final : public OperationsOwner {
 
  private:
   friend class GroupMaker;  // in group_set_up.cpp
+  friend class GroupRequest;
+  friend class CollectiveRequest;
   Group(GroupProcess& process, int rank, int size);
   // Returns the plans of the algorithms that are chosen now, all of which run without a host.
   [[nodiscard]] Plans current_plans() const;
@@ -94,8 +97,13 @@ class Group final : public OperationsOwner {
   // Returns how a call is carried out. run() and begin() each pass their own `plans`, because two threads may
   // be in these functions at once.
   [[nodiscard]] Alternative choose(Plans& plans, const Call& call, std::size_t bytes);
+  [[nodiscard]] std::unique_ptr<PreparedCall> prepare_to_begin(const CallArguments& arguments) const;
+  // `log` and `number_in_log` are of a call whose end an observer wants to know; null if none does.
   [[nodiscard]] std::unique_ptr<GroupRequest> begin_request(const CallArguments& arguments,
-                                                            const CallOptions& options);
+                                                            std::unique_ptr<PreparedCall> prepared,
+                                                            const CallOptions& options, GroupCallLog* log,
+                                                            std::uint64_t number_in_log);
+  void begin_and_wait(const CallArguments& arguments, const CallOptions& options);
   void run_on_board(PreparedCall& prepared, const CallRecord& record, const CallOptions& options);
   void run_task(NodeBoard::Stage& stage, const Expression& expression, const Call& call,
                 const StandInCopies* stand_ins);
@@ -141,7 +149,8 @@ class Group final : public OperationsOwner {
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::atomic<std::uint64_t> calls_{0};
   const CounterFile::Owner counters_;
-  CallTimer timer_;   // of blocking calls
+  CallTimer timer_;  // of blocking calls
+  BegunTimer begun_timer_;
   std::mutex order_;  // held while a call takes its place among those that were begun
   std::uint64_t begun_ = 0;
   int in_use_ = 0;               // operations under way

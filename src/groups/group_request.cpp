@@ -17,7 +17,8 @@ GroupRequest::GroupRequest(Group& group, const Call& call, std::size_t bytes, co
                     ? Sequel{.call = &GroupRequest::end, .state = this, .in_any_thread = true}
                     : Sequel{}),
       options_(options),
-      deadline_ns_(options.deadline_ns()) {}
+      deadline_ns_(options.deadline_ns()),
+      timer_(group.begun_timer_) {}
 
 void GroupRequest::end(void* request) noexcept {
   const std::unique_ptr<GroupRequest> mine(static_cast<GroupRequest*>(request));
@@ -38,25 +39,64 @@ bool GroupRequest::test_call() {
 }
 
 void GroupRequest::wait_for_call() {
-  wait();
+  {
+    const BegunTimer::Wait waits(timer_);
+    wait();
+  }
   deliver();
 }
 
 CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> prepared, std::size_t bytes,
                                      const CallRecord& record, const CallOptions& options, GroupCallLog* log,
-                                     std::uint64_t number)
+                                     std::uint64_t number, const BegunTimer::BegunCall& time)
     : GroupRequest(group, prepared->call(), bytes, options),
+      group_(group),
       prepared_(std::move(prepared)),
       record_(record),
       log_(log),
-      number_(number) {}
+      number_(number),
+      time_(time),
+      last_look_(time.began.ticks) {}
 
 // The time of a call also counts while it waits for its turn on the stage.
 bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
   for (auto* each = static_cast<CollectiveRequest*>(successor()); each != nullptr;
        each = static_cast<CollectiveRequest*>(each->successor()))
     plan().stage->end_earlier(each->deadline_ns_, each->options_.timeout_s);
-  return Operation::step(got_further, calls);
+  if (Operation::step(got_further, calls)) return true;
+  if (!got_further && has_begun() && time_.began.ticks != 0) look_at_wait();
+  return false;
+}
+
+// The clock of the caller's thread is a system call, so this does not look often.
+void CollectiveRequest::look_at_wait() {
+  constexpr std::uint64_t us_between_looks = 50'000;
+  constexpr std::int64_t shown_after_ns = 500 * ns_per_ms;
+  const std::uint64_t now = ProcessorClock::now();
+  if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
+  last_look_ = now;
+  const std::int64_t blocked_ns = group_.begun_timer_.blocked_ns(time_);
+  if (blocked_ns < shown_after_ns) return;
+  if (!group_.begun_timer_.show_awaited(time_, plan().number, blocked_ns)) return;
+  const std::int64_t stall_ns = plan().stage->board.patience.stall.after_ns;
+  if (stalled_since_ns_ != 0 || stall_ns == 0 || blocked_ns < stall_ns) return;
+  stalled_since_ns_ = monotonic_ns() - blocked_ns;
+  run_unless_out_of_memory([&] { plan().stage->report_stall(blocked_ns, false); });
+}
+
+void CollectiveRequest::report_end_of_stall() {
+  if (stalled_since_ns_ == 0) return;
+  run_unless_out_of_memory([&] { plan().stage->report_stall(monotonic_ns() - stalled_since_ns_, true); });
+}
+
+void CollectiveRequest::end_time_of_failed() {
+  report_end_of_stall();
+  group_.begun_timer_.forget(time_);
+}
+
+void CollectiveRequest::end_time() {
+  report_end_of_stall();
+  group_.begun_timer_.end(time_, plan().number, *group_.board_, plan().expression);
 }
 
 // -- messages

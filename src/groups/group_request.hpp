@@ -10,6 +10,7 @@
 
 #include "base/pool.hpp"
 #include "base/time.hpp"
+#include "groups/begun_timer.hpp"
 #include "groups/call_arguments.hpp"
 #include "groups/call_record.hpp"
 #include "groups/group_observer.hpp"
@@ -51,6 +52,7 @@ class GroupRequest : public Operation, public Request {
   const std::int64_t deadline_ns_;  // of monotonic_ns(); 0: none
 
  private:
+  BegunTimer& timer_;
   // Called when it is complete, before the program learns of that. A message copies its data to the program.
   virtual void deliver() const = 0;
 };
@@ -61,7 +63,7 @@ class CollectiveRequest final : public GroupRequest {
   // `log` and `number` are those of the call; null if no observer wants it.
   CollectiveRequest(Group& group, std::unique_ptr<PreparedCall> call, std::size_t bytes,
                     const CallRecord& record, const CallOptions& options, GroupCallLog* log,
-                    std::uint64_t number);
+                    std::uint64_t number, const BegunTimer::BegunCall& time);
 
  private:
   friend class Group;
@@ -71,10 +73,20 @@ class CollectiveRequest final : public GroupRequest {
       log_->completes(number_);
   }
 
+  // Looks now and then at how long the call has blocked its caller. Says so if that is long.
+  void look_at_wait();
+  void end_time();
+  void end_time_of_failed();
+  void report_end_of_stall();
+
+  Group& group_;
   std::unique_ptr<PreparedCall> prepared_;
   CallRecord record_;
   GroupCallLog* const log_;
   const std::uint64_t number_;
+  const BegunTimer::BegunCall time_;
+  std::uint64_t last_look_ = 0;        // of ProcessorClock
+  std::int64_t stalled_since_ns_ = 0;  // 0: no stall was reported
 };
 
 // The arguments of a message through the C interface.

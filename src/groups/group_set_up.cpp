@@ -113,7 +113,8 @@ Group::Group(GroupProcess& process, int rank, int size)
       membership_(size),
       fork_generation_(GroupProcess::fork_generation()),
       counters_(process.counters.add()),
-      timer_(*counters_, process.settings.counters) {
+      timer_(*counters_, process.settings.counters),
+      begun_timer_(*counters_, process.settings.counters) {
   counters_->rank = static_cast<std::uint32_t>(rank);
   counters_->size = static_cast<std::uint32_t>(size);
   counters_->is_group = 1;
@@ -289,7 +290,7 @@ class GroupMaker {
         if (has_one_node())
           transport = std::make_unique<BoardTransport>(Patience{});
         else
-          transport = std::make_unique<NetworkTransport>(*group.network_, *group.locality_, k);
+          transport = std::make_unique<NetworkTransport>(*group.network_, *group.locality_, k * most_lanes);
         transport->use(stage);
       }
       board.board().waiters = group.transports_.front().get();

@@ -8,11 +8,13 @@
 
 namespace offbeat {
 
-NetworkClient::NetworkClient(Network& network, const Locality& locality)
+NetworkClient::NetworkClient(Network& network, const Locality& locality, int tag)
     : network_(network),
       locality_(locality),
+      tag_(tag),
       notices_(std::make_unique<Message[]>(static_cast<std::size_t>(locality.membership.ranks()))) {
   listener_.stream = Message::Stream::failure;
+  listener_.tag = tag_;
   listener_.data = reinterpret_cast<std::byte*>(&heard_);
   listener_.bytes = sizeof heard_;
   network_.begin(listener_);
@@ -63,6 +65,7 @@ void NetworkClient::tell_other_nodes(const FailureNotice& failure) noexcept {
     notice.stream = Message::Stream::failure;
     notice.is_send = true;
     notice.peer = rank;
+    notice.tag = tag_;
     notice.data = reinterpret_cast<std::byte*>(&told_);
     notice.bytes = sizeof told_;
     network_.begin(notice);

@@ -12,8 +12,8 @@ namespace offbeat {
 
 class NetworkClient final : public BoardClient {
  public:
-  // The network is connected. Both must outlive this.
-  NetworkClient(Network& network, const Locality& locality);
+  // The network is connected. Both must outlive this. Failures come and go with this tag.
+  NetworkClient(Network& network, const Locality& locality, int tag = 0);
   ~NetworkClient() override;
 
   void check() override {}
@@ -29,6 +29,7 @@ class NetworkClient final : public BoardClient {
  private:
   Network& network_;
   const Locality& locality_;
+  const int tag_;
   FailureNotice heard_{};
   bool has_heard_ = false;              // and the board knows it
   Message listener_{};                  // receives `heard_`

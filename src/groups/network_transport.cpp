@@ -15,8 +15,8 @@ constexpr std::size_t bytes_at_once = std::size_t{4} << 20;
 
 }  // namespace
 
-NetworkTransport::NetworkTransport(Network& network, const Locality& where, int index)
-    : BoardTransport(Patience{}), network_(network), first_tag_(index * most_lanes) {
+NetworkTransport::NetworkTransport(Network& network, const Locality& where, int first_tag)
+    : BoardTransport(Patience{}), network_(network), first_tag_(first_tag) {
   locality = &where;
   patience_.sleep = network.sleep();
 }

@@ -15,11 +15,15 @@ namespace offbeat {
 
 class NetworkTransport final : public BoardTransport {
  public:
-  // For collective `index` of those under way. The network and `where` must outlive this.
-  NetworkTransport(Network& network, const Locality& where, int index);
+  // Messages have `first_tag` and the tags behind it, one for each lane. The network and `where` must outlive
+  // this.
+  NetworkTransport(Network& network, const Locality& where, int first_tag);
 
   using BoardTransport::start;
   [[nodiscard]] bool start(Transfer& transfer) override;
+  [[nodiscard]] bool needs_host() const override { return network_.needs_host(); }
+  // Makes each look in vain call `turn`, unless there is a board, which knows more.
+  void call_turn_in_waits(const TurnCall& turn) { patience_.turn = turn; }
 
  private:
   // One message under way.

@@ -134,6 +134,8 @@ class NodeBoard {
       timeout_s_ = timeout_s;
     }
     void stop_watching() noexcept { record_ = nullptr; }
+    // Names the ranks for which the present call waits, or says that it is over after all.
+    void report_stall(std::int64_t waited_ns, bool over) { owner_.report_stall(*this, waited_ns, over); }
     [[nodiscard]] std::uint64_t next_number() noexcept { return ++number_; }
 
     Board board;

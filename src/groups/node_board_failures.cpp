@@ -288,13 +288,16 @@ void NodeBoard::report_stall(Stage& stage, std::int64_t waited_ns, bool over) {
   // If ranks are many calls apart, all of them wait for those furthest behind. A rank that has entered call 0
   // has entered no call yet, or has freed its communicator.
   std::uint64_t least = board.current_call_number;
-  for (int rank = 0; rank < board.size; ++rank) least = std::min(least, entered(rank));
+  for (int rank = 0; rank < board.size && stage.record_ == nullptr; ++rank)
+    least = std::min(least, entered(rank));
   std::vector<int> missing;
   bool lower_rank_waits = false;
   for (int rank = 0; rank < board.size; ++rank) {
     const std::uint64_t number = entered(rank);
-    if (number < board.current_call_number) {
-      if (least == 0 || number <= least) missing.push_back(number_of(rank));
+    const bool is_missing = stage.record_ != nullptr ? rank != board.rank && !has_come(stage, rank)
+                                                     : number < board.current_call_number;
+    if (is_missing) {
+      if (stage.record_ != nullptr || least == 0 || number <= least) missing.push_back(number_of(rank));
     } else if (rank < board.rank) {
       lower_rank_waits = true;
     }

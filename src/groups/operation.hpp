@@ -110,6 +110,7 @@ struct OperationPlan {
   NodeBoard::Stage* stage = nullptr;  // null: there is no board
   // Belongs to the owner; the operations of a stage use it one after the other.
   BoardTransport* transport = nullptr;
+  bool advances_in_thread = false;  // a thread of offbeat sleeps until its messages come in, and advances it
 };
 
 // One collective or message under way: begun by the program and not complete yet.
@@ -180,7 +181,8 @@ class Operation {
 
   [[nodiscard]] bool is_message() const { return plan_.index == OperationPlan::no_index; }
   [[nodiscard]] bool needs_host() const {
-    return plan_.expression == nullptr || plan_.expression->algorithm->needs.board != OnBoard::one_node;
+    return plan_.expression == nullptr ||
+           (plan_.expression->algorithm->needs.board != OnBoard::one_node && plan_.transport->needs_host());
   }
   void start();
   // Returns true if the copies from and to a device are complete.

@@ -60,14 +60,20 @@ OperationsOwner* OperationsUnderWay::watch_urgent(Patience& patience) noexcept {
   const std::lock_guard guard(lock_);
   take_announced();
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = each->next_) {
-    if (!each->is_urgent()) continue;
+    if (!each->is_urgent() && !each->plan_.advances_in_thread) continue;
     patience = each->owner_->patience_of(each->plan_.index);
+    if (!each->is_urgent()) patience.shares_cores = true;  // the program computes
     patience.turn = {};
     patience.stall = {};
     ++each->owner_->watchers_;
     return each->owner_;
   }
   return nullptr;
+}
+
+bool OperationsUnderWay::is_watched(const OperationsOwner& owner) noexcept {
+  const std::lock_guard guard(lock_);
+  return owner.is_watched();
 }
 
 void OperationsUnderWay::end_watch(OperationsOwner& owner) noexcept {
@@ -152,7 +158,14 @@ void OperationsUnderWay::clear() noexcept {
   if (abandoned_.load(std::memory_order_relaxed) == nullptr) return;
   OperationsOwner* each = abandoned_.exchange(nullptr, std::memory_order_acquire);
   settle();  // a thread that waits for an operation uses its owner
-  while (each != nullptr) delete std::exchange(each, each->next_abandoned_);
+  while (each != nullptr) {
+    OperationsOwner* const next = each->next_abandoned_;
+    if (is_watched(*each))
+      add_abandoned(*each);
+    else
+      delete each;
+    each = next;
+  }
 }
 
 void OperationsUnderWay::add_abandoned(OperationsOwner& owner) noexcept {

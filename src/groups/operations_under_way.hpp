@@ -41,9 +41,9 @@ class OperationsUnderWay {
   void settle_unless_in_sequel() noexcept;
   // Makes a sequel due that any thread may call, of an operation that was complete from the beginning.
   void add_complete(Operation& operation) noexcept;
-  // Returns the owner of an urgent operation, one that a caller learns of only through its `done` function,
-  // or null. Sets `patience` to how the progress thread waits for it. The owner stays alive until
-  // end_watch(), so use `patience` only until then.
+  // Returns the owner of an operation that the progress thread waits for, or null: an urgent one, which a
+  // caller learns of only through its `done` function, or one that advances in the thread. Sets `patience` to
+  // how the thread waits. The owner stays alive until end_watch(), so use `patience` only until then.
   [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
   void end_watch(OperationsOwner& owner) noexcept;
   // Call this before the program ends the host MPI. WhenHostEnds says what happens to each operation.
@@ -73,6 +73,7 @@ class OperationsUnderWay {
   void add_abandoned(OperationsOwner& owner) noexcept;
 
  private:
+  [[nodiscard]] bool is_watched(const OperationsOwner& owner) noexcept;
   // Call this while you hold the lock.
   void take_announced() noexcept;
   static void settle(std::atomic<Operation*>& over) noexcept;

@@ -23,8 +23,9 @@ struct SystemAddress {
   socklen_t length = 0;
 
   SystemAddress() : length(sizeof storage) {}
-  // `interface_index` is needed for a link-local address; 0: unknown.
-  explicit SystemAddress(const TcpAddress& address, unsigned interface_index = 0) {
+  // `interface_index` is that of this machine's interface on the way there, for a link-local address; 0:
+  // unknown.
+  SystemAddress(const TcpAddress& address, std::uint32_t interface_index) {
     if (address.is_ipv6) {
       sockaddr_in6 made{};
       made.sin6_family = AF_INET6;
@@ -58,6 +59,7 @@ std::optional<TcpAddress> from_system(const sockaddr* address) {
   std::memcpy(&known, address, sizeof known);
   std::memcpy(made.ip.data(), &known.sin6_addr, sizeof known.sin6_addr);
   made.port = ntohs(known.sin6_port);
+  made.interface_index = known.sin6_scope_id;
   made.is_ipv6 = true;
   made.is_loopback = IN6_IS_ADDR_LOOPBACK(&known.sin6_addr);
   return made;
@@ -102,17 +104,6 @@ std::optional<TcpAddress> best_address(Fits&& fits) {
     if (best == nullptr || order_of(each->ifa_addr) < order_of(best->ifa_addr)) best = each;
   }
   return best != nullptr ? from_system(best->ifa_addr) : std::nullopt;
-}
-
-// Returns the index of the interface that has this address, or 0.
-unsigned index_of_interface(const TcpAddress& own) {
-  const auto all = all_interfaces();
-  for (const ifaddrs* each = all.get(); each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr) continue;
-    const auto found = from_system(each->ifa_addr);
-    if (found && found->ip == own.ip) return if_nametoindex(each->ifa_name);
-  }
-  return 0;
 }
 
 void set_option(int socket, int level, int option, int value) {
@@ -181,7 +172,7 @@ std::optional<TcpAddress> address_of_interface(const std::string& name, std::str
 Descriptor listen_at(TcpAddress& own) {
   Descriptor made(socket(own.is_ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return made;
-  SystemAddress system(own, index_of_interface(own));
+  SystemAddress system(own, own.interface_index);
   SystemAddress bound;
   if (bind(made.get(), system.get(), system.length) != 0 || listen(made.get(), 4096) != 0 ||
       getsockname(made.get(), bound.get(), &bound.length) != 0)
@@ -195,7 +186,7 @@ Descriptor begin_to_connect(const TcpAddress& own, const TcpAddress& other) {
   Descriptor made(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return made;
   prepare(made.get());
-  SystemAddress system(other, other.is_ipv6 ? index_of_interface(own) : 0);
+  SystemAddress system(other, own.interface_index);
   if (connect(made.get(), system.get(), system.length) == 0 || errno == EINPROGRESS) return made;
   const int code = errno;
   made = Descriptor();
@@ -207,6 +198,15 @@ Descriptor accept_at(const Descriptor& listener) {
   Descriptor made(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (made) prepare(made.get());
   return made;
+}
+
+TcpSilence silence_of(const Descriptor& socket) {
+  tcp_info known{};
+  socklen_t length = sizeof known;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &known, &length) != 0) return {};
+  return {.since_ms = std::min(known.tcpi_last_ack_recv, known.tcpi_last_data_recv),
+          .repeats = std::max(known.tcpi_retransmits, known.tcpi_probes),
+          .owes_answer = known.tcpi_unacked > 0 || known.tcpi_probes > 0};
 }
 
 int connect_error(const Descriptor& socket) {

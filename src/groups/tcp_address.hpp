@@ -17,6 +17,9 @@ namespace offbeat {
 // Plain data that ranks send to each other.
 struct TcpAddress {
   std::array<std::byte, 16> ip{};  // 4 or 16 bytes
+  // The index of its interface, which means something only on its own machine. A link-local address may be
+  // that of several interfaces. 0: unknown.
+  std::uint32_t interface_index = 0;
   std::uint16_t port = 0;
   bool is_ipv6 = false;
   bool is_loopback = false;  // only this machine reaches it
@@ -39,6 +42,13 @@ struct TcpAddress {
 [[nodiscard]] Descriptor begin_to_connect(const TcpAddress& own, const TcpAddress& other);
 // Accepts a connection. It is invalid if there is none.
 [[nodiscard]] Descriptor accept_at(const Descriptor& listener);
+// What the system knows of the other side of a connection.
+struct TcpSilence {
+  std::int64_t since_ms = 0;  // how long nothing has come, not even an acknowledgement
+  int repeats = 0;            // how often the system has sent something again because no answer came
+  bool owes_answer = false;   // the other side's system has something to acknowledge
+};
+[[nodiscard]] TcpSilence silence_of(const Descriptor& socket);
 // Returns the error of a socket that has tried to connect, 0 for success.
 [[nodiscard]] int connect_error(const Descriptor& socket);
 

@@ -74,9 +74,12 @@ void TcpNetwork::connect(SetUp& set_up, const Locality& /*locality*/,
                          std::span<const NetworkAddress> addresses, const NetworkKey& key) {
   rank_ = set_up.rank;
   key_ = key;
+  std::vector<ListeningPlace> places;
   const bool is_ready = run_unless_out_of_memory([&] {
     peers_.resize(addresses.size());
     addresses_.resize(addresses.size());
+    places.resize(addresses.size());
+    LingeringSockets::of_process().close_delivered();
     for (std::size_t k = 0; k < addresses.size(); ++k)
       std::memcpy(&addresses_[k], addresses[k].data.data(), sizeof addresses_[k]);
     const auto outward = std::ranges::find(addresses_, false, &TcpAddress::is_loopback);
@@ -86,30 +89,24 @@ void TcpNetwork::connect(SetUp& set_up, const Locality& /*locality*/,
       if (better) own_ = *better;
     }
   });
-  if (!set_up.all(is_ready)) throw CommunicationError("a rank has no memory left");
-  listen(set_up);
+  if (!set_up.all(is_ready)) throw BoardError(Trouble::set_up, number_of(rank_), "a rank has no memory left");
+  listen(set_up, places);
 }
 
-void TcpNetwork::listen(SetUp& set_up) {
-  struct Place {
-    TcpAddress address;
-    int error = 0;
-  };
-  LingeringSockets::of_process().close_delivered();
+void TcpNetwork::listen(SetUp& set_up, std::span<ListeningPlace> all) {
   listener_ = listen_at(own_);
-  Place mine{own_, listener_ ? 0 : errno};
+  ListeningPlace mine{own_, listener_ ? 0 : errno};
   if (mine.error == 0) {
     epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{};
     event.events = EPOLLIN;
     if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) mine.error = errno;
   }
-  std::vector<Place> all(addresses_.size());
   set_up.gather(mine, all.data());
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (all[k].error != 0)
-      throw BoardError(Trouble::set_up, static_cast<int>(k),
-                       "rank " + std::to_string(k) + " cannot listen at " + all[k].address.text() + ": " +
+      throw BoardError(Trouble::set_up, number_of(static_cast<int>(k)),
+                       name_of(static_cast<int>(k)) + " cannot listen at " + all[k].address.text() + ": " +
                            std::strerror(all[k].error));
     addresses_[k] = all[k].address;
   }
@@ -199,7 +196,7 @@ void TcpNetwork::accept_strangers() {
     Descriptor socket = accept_at(listener_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        throw BoardError(Trouble::rank, rank_,
+        throw BoardError(Trouble::rank, number_of(rank_),
                          std::string("cannot accept a connection: ") + std::strerror(errno));
       return;
     }
@@ -369,9 +366,35 @@ void TcpNetwork::lose(Peer& other, Loss how, int error) {
   if (how != Loss::left) ++losses_;
 }
 
+// The system of a machine acknowledges what comes, also for a process that is stopped or does not read. So a
+// frame goes out if nothing has come for a while. It is repeated at growing intervals, first after at least
+// 200 ms.
+void TcpNetwork::look_for_silence(Peer& other) {
+  constexpr std::int64_t between_looks_ns = 200 * ns_per_ms;
+  constexpr std::int64_t patience_before_nudge_ms = 500;
+  constexpr std::int64_t patience_ms = 1500;
+  constexpr int least_repeats = 2;
+  const std::int64_t now_ns = monotonic_ns();
+  if (now_ns < other.next_look_ns) return;
+  other.next_look_ns = now_ns + between_looks_ns;
+  const TcpSilence silence = silence_of(other.out->stream.socket());
+  if (silence.since_ms < patience_before_nudge_ms) return;
+  if (!silence.owes_answer) {
+    other.control.push_back({.kind = TcpFrame::Kind::nudge});
+    return pump(other);
+  }
+  if (silence.since_ms < patience_ms || silence.repeats < least_repeats) return;
+  for (const std::unique_ptr<Connection>& each : connections_)
+    if (each->peer == &other && each->state == Connection::State::open) close(*each);
+  other.out = nullptr;
+  lose(other, Loss::silent, ETIMEDOUT);
+}
+
 BoardError TcpNetwork::loss_of(const Peer& other) const {
-  const std::string name = "rank " + std::to_string(other.rank);
-  const auto error = [&](const std::string& text) { return BoardError(Trouble::rank, other.rank, text); };
+  const std::string name = name_of(other.rank);
+  const auto error = [&](const std::string& text) {
+    return BoardError(Trouble::rank, number_of(other.rank), text);
+  };
   switch (other.loss) {
     case Loss::left:
       return error(name + " has left the group");
@@ -380,7 +403,7 @@ BoardError TcpNetwork::loss_of(const Peer& other) const {
     case Loss::silent:
       return error("the machine of " + name + " no longer answers: " + std::strerror(other.error));
     case Loss::unreachable:
-      return error("rank " + std::to_string(rank_) + " at " + own_.text() + " cannot reach " + name + " at " +
+      return error(name_of(rank_) + " at " + own_.text() + " cannot reach " + name + " at " +
                    addresses_[static_cast<std::size_t>(other.rank)].text() + ": " +
                    std::strerror(other.error) + "; OFFBEAT_INTERFACE names another interface");
     default:

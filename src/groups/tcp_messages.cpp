@@ -210,14 +210,15 @@ void TcpNetwork::require_hope(const Message& begun) {
   constexpr std::int64_t patience_ns = 100 * ns_per_ms;
   auto& message = const_cast<Message&>(begun);
   if (message.is_misfit && message.is_send)
-    throw BoardError(Trouble::mismatch, message.peer,
-                     "rank " + std::to_string(rank_) + " sends " + std::to_string(message.bytes) +
-                         " bytes to rank " + std::to_string(message.peer) + ", which receives " +
-                         std::to_string(message.moved_bytes) + " bytes");
+    throw BoardError(Trouble::mismatch, number_of(message.peer),
+                     name_of(rank_) + " sends " + std::to_string(message.bytes) + " bytes to " +
+                         name_of(message.peer) + ", which receives " + std::to_string(message.moved_bytes) +
+                         " bytes");
   if (message.is_misfit) note_arrival(message, rank_, message.peer, message.tag, message.moved_bytes);
   // A rank that tells of a failure ends its connections soon after.
   if (message.peer == Message::any_rank || has_heard_of_failure_) return;
   Peer& other = peer(message.peer);
+  if (other.out != nullptr) look_for_silence(other);
   if (other.loss != Loss::none) throw loss_of(other);
   if (other.has_connection() || other.retry_ns != 0) return;
   const std::int64_t now_ns = monotonic_ns();

@@ -18,7 +18,9 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/settings.hpp"
@@ -50,6 +52,12 @@ class TcpNetwork final : public Network {
   [[nodiscard]] bool needs_host() const override { return false; }
   void leave(bool has_failed) noexcept override;
 
+  // Gives the ranks the numbers under which people know them, and what follows such a number. `numbers` must
+  // outlive this.
+  void call_ranks(std::span<const int> numbers, std::string_view space) {
+    known_numbers_ = numbers;
+    space_ = space;
+  }
   // Where the rank listens. Call it after connect().
   [[nodiscard]] const TcpAddress& own_address() const { return own_; }
   // Returns how many connections there are, including those of strangers.
@@ -113,11 +121,12 @@ class TcpNetwork final : public Network {
     Loss loss = Loss::none;
     std::int64_t lost_ns = 0;
     int error = 0;
-    MessageQueue unsent;      // sends of which nothing has travelled
-    MessageQueue long_sends;  // of collectives, until the receiver is ready
-    MessageQueue announced;   // sends
-    MessageQueue streaming;   // sends whose pieces travel
-    MessageQueue arriving;    // receives for which pieces travel
+    std::int64_t next_look_ns = 0;  // when to look again whether its machine still answers
+    MessageQueue unsent;            // sends of which nothing has travelled
+    MessageQueue long_sends;        // of collectives, until the receiver is ready
+    MessageQueue announced;         // sends
+    MessageQueue streaming;         // sends whose pieces travel
+    MessageQueue arriving;          // receives for which pieces travel
     std::deque<TcpFrame> control;
     std::list<TcpFrame> readies;  // the receives that have found no send
     std::list<Unexpected> unexpected;
@@ -149,12 +158,26 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::byte* begin_message(Connection& on, const TcpFrame& frame);
   void end_frame(Connection& on, const TcpFrame& frame);
   void obey(Connection& on, const TcpFrame& frame);
+  [[nodiscard]] int number_of(int rank) const {
+    return known_numbers_.empty() ? rank : known_numbers_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] std::string name_of(int rank) const {
+    return "rank " + std::to_string(number_of(rank)) + std::string(space_);
+  }
+  // Ends the connections to a rank whose machine no longer answers. Call it while this rank waits for it.
+  void look_for_silence(Peer& other);
   // Throws BoardError if the message will never be over.
   void require_hope(const Message& message);
 
   // -- connections (tcp_connections.cpp)
   [[nodiscard]] Peer& peer(int rank);
-  void listen(SetUp& set_up);
+  // Where a rank listens, or the error that keeps it from that.
+  struct ListeningPlace {
+    TcpAddress address;
+    int error = 0;
+  };
+  // `all` is scratch space, with one element for each rank.
+  void listen(SetUp& set_up, std::span<ListeningPlace> all);
   void ensure_connection(Peer& to);
   void begin_attempt(Peer& to);
   void fail_attempt(Connection& on, int error, bool may_retry);
@@ -182,6 +205,8 @@ class TcpNetwork final : public Network {
   TcpAddress own_;
   NetworkKey key_;
   int rank_ = 0;
+  std::span<const int> known_numbers_;
+  std::string_view space_;
   std::vector<TcpAddress> addresses_;
   Descriptor listener_;
   Descriptor epoll_;

@@ -29,7 +29,8 @@ struct TcpFrame {
     ready,          // by the receiver of a long message of a collective; `number` is the receiver's
     piece,          // of a long message; its data follow; `number` is the receiver's
     credit,         // the receiver has taken short messages of `bytes` bytes
-    goodbye         // the last frame of a rank that leaves the group
+    goodbye,        // the last frame of a rank that leaves the group
+    nudge           // says nothing; the system of the receiver acknowledges it
   };
   Kind kind{};
   Message::Stream stream{};

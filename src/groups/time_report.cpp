@@ -68,7 +68,7 @@ std::vector<std::string> lines_on_time(const TimeInCollectives& time, std::strin
   if (time.inside_ns == 0 || time.elapsed_ns == 0) return {};
   std::vector<std::string> lines;
   const std::int64_t rest = std::max<std::int64_t>(0, time.inside_ns - time.waiting_ns);
-  lines.push_back("time in blocking collectives: " + percent(time.inside_ns, time.elapsed_ns) +
+  lines.push_back("time in collectives: " + percent(time.inside_ns, time.elapsed_ns) +
                   " (waiting for the last rank of the node " + percent(time.waiting_ns, time.elapsed_ns) +
                   ", communicating " + percent(rest, time.elapsed_ns) + "), mean of " +
                   std::to_string(time.ranks) + (time.ranks == 1 ? " rank" : " ranks"));

@@ -115,21 +115,23 @@ bool Board::shows_other_collective() const {
       if (other != rank && is_other_slot(tag, other)) return true;
     }
   }
-  // Nobody may touch windows that were never used: they have no memory yet.
+  // Nobody may touch windows that were never used: they have no memory yet. A round may need none.
   const auto round_tags = round.last_tags();
-  return round_tags[0] != 0 && shape_.most_chunks() > 0 && std::ranges::any_of(round_tags, is_other_window);
+  const bool has_used_windows = read(uses(rank).begun) > 0 || read(uses(rank).without_windows) == 0;
+  return round_tags[0] != 0 && has_used_windows && shape_.most_chunks() > 0 &&
+         std::ranges::any_of(round_tags, is_other_window);
 }
 
 bool Board::is_between_uses(int stage) const {
   const auto of = [&](int owner) -> const UseCounts& {
     return uses_of_stage(stage_at(stage), shape_, owner);
   };
-  const std::uint64_t number = of(0).ended.load(std::memory_order_relaxed);  // the loop reads it again
+  std::uint64_t number = 0;
   for (int owner = 0; owner < size; ++owner) {
-    if (of(owner).begun.load(std::memory_order_seq_cst) != number ||
-        of(owner).ended.load(std::memory_order_acquire) != number) {
-      return false;
-    }
+    const std::uint64_t without = of(owner).without_windows.load(std::memory_order_acquire);
+    const std::uint64_t begun = of(owner).begun.load(std::memory_order_seq_cst);
+    if (owner == 0) number = without + begun;
+    if (without + begun != number || of(owner).ended.load(std::memory_order_acquire) != begun) return false;
   }
   return true;
 }

@@ -315,6 +315,11 @@ class Board {
     Word& ended = uses(rank).ended;
     ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
+  // Counts as such a use, too. Call it if other ranks may use windows in the same collective.
+  void count_use_without_windows() noexcept {
+    Word& count = uses(rank).without_windows;
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
   // Keeps the pages for good: give_pages_back() then returns false. A rank calls this while it uses a window,
   // or in `give_back`.
   void keep_pages() noexcept { pages_kept().store(1, std::memory_order_relaxed); }
@@ -399,6 +404,7 @@ class Board {
   struct alignas(BoardShape::line) UseCounts {
     Word begun;
     Word ended;
+    Word without_windows;  // collectives in which only other ranks have used windows
   };
   [[nodiscard]] static UseCounts& uses_of_stage(std::byte* stage, const BoardShape& shape, int owner) {
     return *reinterpret_cast<UseCounts*>(stage + shape.uses_in_stage() + shape.bytes_of_lines(owner));

@@ -75,6 +75,10 @@ void CollectiveCounters::add_wait(int number, std::uint64_t ticks, std::uint64_t
   const auto length =
       std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(units)), wait_classes - 1);
   add_to(waits_by_length[length], weight);
+  add_late(number, ticks, weight);
+}
+
+void CollectiveCounters::add_late(int number, std::uint64_t ticks, std::uint32_t calls) {
   const auto wanted = static_cast<std::uint32_t>(number) + 1;
   LateRank* place = &late_ranks.front();
   for (LateRank& each : late_ranks) {
@@ -89,11 +93,11 @@ void CollectiveCounters::add_wait(int number, std::uint64_t ticks, std::uint64_t
     place->number_plus_1.store(wanted, std::memory_order_relaxed);
     place->ticks.set(0);
   }
-  add_to(place->calls, weight);
+  add_to(place->calls, calls);
   place->ticks.add(ticks);
 }
 
-void CollectiveCounters::add(const CollectiveCounters& other) {
+void CollectiveCounters::add(const CollectiveCounters& other, bool has_same_numbers) {
   calls.add(other.calls.value());
   served.add(other.served.value());
   bytes.add(other.bytes.value());
@@ -103,6 +107,12 @@ void CollectiveCounters::add(const CollectiveCounters& other) {
   waits.add(other.waits.value());
   for (std::size_t k = 0; k < wait_classes; ++k)
     add_to(waits_by_length[k], other.waits_by_length[k].load(std::memory_order_relaxed));
+  for (const LateRank& each : other.late_ranks) {
+    const std::uint32_t number_plus_1 = each.number_plus_1.load(std::memory_order_relaxed);
+    if (has_same_numbers && number_plus_1 != 0)
+      add_late(static_cast<int>(number_plus_1) - 1, each.ticks.value(),
+               each.calls.load(std::memory_order_relaxed));
+  }
   if (other.algorithm[0] != '\0') algorithm = other.algorithm;
 }
 
@@ -183,7 +193,11 @@ CounterFile::Owner CounterFile::add() {
 void CounterFile::remove(CommunicatorCounters& gone) {
   if (pid_ != getpid()) return;  // a child of fork() frees what is its parent's
   const std::lock_guard guard(mutex_);
-  for (std::size_t k = 0; k < collectives.size(); ++k) sums_->of_collectives[k].add(gone.of_collectives[k]);
+  // The numbers of late ranks are those of MPI_COMM_WORLD, or of their group, which may have other ranks than
+  // the world of the groups.
+  const bool is_world = header_ != nullptr && gone.size == static_cast<std::uint32_t>(header_->ranks);
+  for (std::size_t k = 0; k < collectives.size(); ++k)
+    sums_->of_collectives[k].add(gone.of_collectives[k], gone.is_group == 0 || is_world);
   const auto* const begin = reinterpret_cast<const std::byte*>(header_);
   const auto* const mine = reinterpret_cast<const std::byte*>(&gone);
   const bool is_in_file = header_ != nullptr && mine > begin && mine < begin + file_bytes;

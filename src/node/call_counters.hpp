@@ -22,7 +22,7 @@
 
 namespace offbeat {
 
-inline constexpr std::uint32_t counter_layout = 1;
+inline constexpr std::uint32_t counter_layout = 2;
 inline constexpr std::size_t counter_block_bytes = 8192;
 inline constexpr char counter_file_name[] = "offbeat-counters";
 
@@ -70,7 +70,10 @@ struct alignas(64) CollectiveCounters {
 
   // Counts a wait of `ticks`, which are `units`, for rank `number`, as `weight` waits.
   void add_wait(int number, std::uint64_t ticks, std::uint64_t units, std::uint32_t weight);
-  void add(const CollectiveCounters& other);
+  // Counts `ticks` of waiting for rank `number` in `calls` calls.
+  void add_late(int number, std::uint64_t ticks, std::uint32_t calls);
+  // `has_same_numbers`: both number the late ranks alike.
+  void add(const CollectiveCounters& other, bool has_same_numbers);
 };
 static_assert(sizeof(CollectiveCounters) == 320);
 
@@ -82,6 +85,10 @@ struct alignas(64) CommunicatorCounters {
   std::uint32_t is_group;  // 1: a group without MPI
   std::uint64_t identity;  // equal on all ranks of the communicator; 0: unknown
   std::array<char, 64> name;
+  // The call of a group that blocks a thread of the program, if it lasts (groups/begun_timer.hpp).
+  Counter awaited_number;  // 0: there is none
+  Counter awaited_collective;
+  Counter awaited_us;  // how long it has blocked the thread, when it was last looked at
   std::array<CollectiveCounters, collectives.size()> of_collectives;
 
   [[nodiscard]] CollectiveCounters& of(Collective collective) { return of_collectives[index_of(collective)]; }

@@ -26,6 +26,8 @@
 #include <string_view>
 
 #include "base/time.hpp"
+#include "node/blocked_stack.hpp"
+#include "node/shared_memory.hpp"
 
 namespace offbeat {
 namespace {
@@ -34,13 +36,17 @@ namespace {
 struct Python {
   void* (*this_thread)() = nullptr;
   void (*write_frames)(int file, void* thread) = nullptr;
+  int (*is_running)() = nullptr;
   [[nodiscard]] static Python find() {
     Python found;
     found.this_thread = reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
     found.write_frames = reinterpret_cast<void (*)(int, void*)>(dlsym(RTLD_DEFAULT, "_Py_DumpTraceback"));
+    found.is_running = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
     return found;
   }
-  explicit operator bool() const { return this_thread != nullptr && write_frames != nullptr; }
+  explicit operator bool() const {
+    return this_thread != nullptr && write_frames != nullptr && is_running != nullptr && is_running() != 0;
+  }
 };
 
 // What the handler needs and finds. The handler writes only between `wanted` and `done`.
@@ -166,18 +172,33 @@ std::string file_of_thread(pid_t thread, const char* name) {
   return text;
 }
 
+// The system call in which a thread is.
+struct SystemCall {
+  std::string text;  // as the system shows it: the call and its arguments, the stack, and the place
+  std::string name;  // empty: the thread computes
+  std::uintptr_t stack = 0;
+  std::uintptr_t place = 0;
+};
+
 // Says in which system call a thread is that a signal might end early: in any but one that gives up the core.
-// Many return early although the handler asks for a restart (signal(7)). The result is empty if it computes,
-// and nothing if that is unknown.
-std::optional<std::string> system_call_of(pid_t thread) {
-  const std::string text = file_of_thread(thread, "syscall");
-  if (text.empty()) return {};
+// Many return early although the handler asks for a restart (signal(7)). The result is nothing if that is
+// unknown.
+std::optional<SystemCall> system_call_of(pid_t thread) {
+  SystemCall found{.text = file_of_thread(thread, "syscall"), .name = {}, .stack = 0, .place = 0};
+  if (found.text.empty()) return {};
   long number = -1;
-  std::from_chars(text.data(), text.data() + text.size(), number);  // "running" is no number
-  if (number == -1 || number == SYS_sched_yield) return "";
+  const char* const end = found.text.data() + found.text.size();
+  std::from_chars(found.text.data(), end, number);  // "running" is no number
+  if (number == -1 || number == SYS_sched_yield) return found;
+  found.name = std::to_string(number);
   for (const CallName& each : names_of_calls)
-    if (each.number == number) return each.name;
-  return std::to_string(number);
+    if (each.number == number) found.name = each.name;
+  const std::size_t place = found.text.rfind("0x");
+  const std::size_t stack = place == 0 ? std::string::npos : found.text.rfind("0x", place - 1);
+  if (place == std::string::npos || stack == std::string::npos) return found;
+  std::from_chars(found.text.data() + stack + 2, end, found.stack, 16);
+  std::from_chars(found.text.data() + place + 2, end, found.place, 16);
+  return found;
 }
 
 // Returns true if the thread blocks the signal. It might then get it where it expects none.
@@ -225,9 +246,9 @@ std::string python_line(std::string_view line) {
          std::string(line.substr(number + 8, in - number - 8)) + "\n";
 }
 
-std::string python_frames() {
+std::string python_frames(int file) {
   std::string text(4096, '\0');
-  const ssize_t length = pread(shot.python_file, text.data(), text.size(), 0);
+  const ssize_t length = pread(file, text.data(), text.size(), 0);
   std::string found;
   std::string_view rest(text.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
   while (!rest.empty()) {
@@ -265,22 +286,53 @@ std::string frame_line(std::uintptr_t address) {
          (info.dli_sname != nullptr ? info.dli_sname : "") + "\n";
 }
 
+// A thread in a system call needs no signal, because its stack does not change. If the call has ended
+// meanwhile, the frames do not count.
+std::string frames_in_call(const ThreadNames& thread, const SystemCall& call, const Python& python,
+                           int file) {
+  std::string frames;
+  if (python && thread.python != nullptr) {
+    python.write_frames(file, thread.python);
+    frames = python_frames(file);
+  }
+  for (const std::uintptr_t address : frames_of_blocked(thread.handle, call.place, call.stack))
+    frames += frame_line(address);
+  const std::optional<SystemCall> now = system_call_of(thread.number);
+  return now && now->text == call.text ? frames : "";
+}
+
 }  // namespace
 
-std::string frames_of(pid_t thread) {
-  const std::optional<std::string> call = system_call_of(thread);
+ThreadNames this_thread() {
+  const Python python = Python::find();
+  return {.number = static_cast<pid_t>(syscall(SYS_gettid)),
+          .handle = pthread_self(),
+          .python = python ? python.this_thread() : nullptr};
+}
+
+std::string frames_of(const ThreadNames& thread) {
+  std::optional<SystemCall> call = system_call_of(thread.number);
   if (!call) return {};
-  if (!call->empty()) return "call\t" + *call + "\n";
-  shot.python = may_write_frames() ? Python::find() : Python();
   // The program may close any descriptor, so this one lives for one question.
-  shot.python_file = shot.python ? memfd_create("offbeat-frames", MFD_CLOEXEC) : -1;
-  if (shot.python_file < 0) shot.python = {};
+  const Python python = may_write_frames() ? Python::find() : Python();
+  const Descriptor file(python ? memfd_create("offbeat-frames", MFD_CLOEXEC) : -1);
+  if (!call->name.empty()) {
+    constexpr int most_tries = 5;  // a thread may make short calls one after the other
+    std::string frames;
+    for (int k = 0; k < most_tries && call && !call->name.empty() && frames.empty(); ++k) {
+      if (k > 0) call = system_call_of(thread.number);
+      if (file && (ftruncate(file.get(), 0) != 0 || lseek(file.get(), 0, SEEK_SET) != 0)) break;
+      if (call) frames = frames_in_call(thread, *call, file ? python : Python(), file.get());
+    }
+    return call ? "call\t" + call->name + "\n" + frames : "";
+  }
+  shot.python = file ? python : Python();
+  shot.python_file = file.get();
   std::string text;
-  if (take_shot(thread)) {
-    if (shot.python) text = python_frames();
+  if (take_shot(thread.number)) {
+    if (shot.python) text = python_frames(file.get());
     for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
   }
-  if (shot.python_file >= 0) close(shot.python_file);
   shot.state.store(Shot::unwanted, std::memory_order_relaxed);
   return text;
 }

@@ -25,7 +25,7 @@ namespace {
 // -- the side that answers
 
 std::atomic<pid_t> answering{0};  // the process whose thread answers
-std::atomic<pid_t> computing{0};  // the thread that is asked about
+ThreadNames computing;            // the thread that is asked about
 std::atomic<Question*> own_question{nullptr};
 
 // A process whose main thread has left by pthread_exit() ends with its last thread, so this one must not
@@ -43,7 +43,7 @@ bool main_thread_is_gone() {
 
 void answer_in(Question& question, std::uint32_t number) {
   std::string text;
-  run_unless_out_of_memory([&] { text = frames_of(computing.load(std::memory_order_relaxed)); });
+  run_unless_out_of_memory([&] { text = frames_of(computing); });
   question.text[text.copy(question.text.data(), question.text.size() - 1)] = '\0';
   question.answered.store(number, std::memory_order_release);
   wake_sleepers(question.answered);
@@ -74,7 +74,7 @@ void answer_where_this_thread_is() {
   own = new std::vector<MappedCounters>(counters_of_process(mine));  // never destroyed
   if (own->empty()) return;
   Question& question = question_of(own->front().header());
-  computing.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  computing = this_thread();
   own_question.store(&question, std::memory_order_release);
   static_cast<void>(start_background_thread(answer_questions, &question));
 }
@@ -104,53 +104,109 @@ std::string with_parentheses(std::string_view function) {
   return std::string(function) + (function.find('(') == std::string_view::npos ? "()" : "");
 }
 
-// Files whose frames tell a user nothing about the program.
+// The files of the system, of MPIs and of offbeat, whose frames tell a user nothing about the program.
 bool is_of_system(std::string_view path) {
-  constexpr std::string_view names[] = {"libc.so", "libc-",  "libpthread", "ld-linux",
-                                        "libm.so", "[vdso]", "linux-vdso"};
+  constexpr std::string_view names[] = {
+      "libc.so",   "libc-",       "libpthread",  "ld-linux", "ld-",      "libm.so", "[vdso]", "linux-vdso",
+      "libmpi",    "libopen-pal", "libopen-rte", "libpmix",  "libprrte", "libucp",  "libucs", "libuct",
+      "libfabric", "libmpich",    "liboffbeat",  "libevent", "libpsm",   "libgomp", "libmca", "mca_"};
   return std::ranges::any_of(names, [&](std::string_view name) { return base_name(path).starts_with(name); });
 }
 
-// What is known of the frame of a program or library: its function and its place in the file.
-std::string place_in_file(std::string_view function, std::string_view file, std::string_view address) {
-  const std::string place = std::string(base_name(file)) + "+" + std::string(address);
-  return function.empty() ? place : with_parentheses(function) + " in " + place;
+// The files of Python itself and of what is installed with it, such as torch.
+bool is_of_python(std::string_view path) {
+  return path.find("/lib/python3") != std::string_view::npos || path.starts_with("<frozen ");
 }
 
-// Returns the innermost frame outside the system's libraries. If its line is unknown, the innermost frame
-// whose line is known follows.
-std::string text_of_frames(std::string_view text) {
-  constexpr int most_look_ups = 6;
-  std::string innermost;
-  std::string of_system;
-  int look_ups = 0;
-  for (const std::string_view line : parts_of(text, '\n')) {
-    const std::vector<std::string_view> part = parts_of(line, '\t');
-    if (part[0] == "call" && part.size() == 2) return "the system call " + std::string(part[1]);
-    if (part[0] == "python" && part.size() == 4)
-      return with_parentheses(part[1]) + " at " + std::string(base_name(part[2])) + ":" +
-             std::string(part[3]);
-    if (part[0] != "frame" || part.size() != 4) continue;
-    if (is_of_system(part[2])) {
-      if (of_system.empty()) of_system = place_in_file(part[3], part[2], part[1]);
-      continue;
+// A frame as the process tells it, and what is known of it.
+struct Frame {
+  bool is_python = false;
+  std::string function;
+  std::string file;
+  std::string place;  // the line, or the address in the file
+
+  [[nodiscard]] bool is_of_program() const { return is_python ? !is_of_python(file) : !is_of_system(file); }
+};
+
+struct Answer {
+  std::string call;  // the system call in which the thread is; empty: none
+  std::vector<Frame> frames;
+
+  static Answer parse(std::string_view text) {
+    Answer answer;
+    for (const std::string_view line : parts_of(text, '\n')) {
+      const std::vector<std::string_view> part = parts_of(line, '\t');
+      if (part[0] == "call" && part.size() == 2) answer.call = part[1];
+      if (part.size() != 4) continue;
+      if (part[0] == "python")
+        answer.frames.push_back({true, std::string(part[1]), std::string(part[2]), std::string(part[3])});
+      if (part[0] == "frame")
+        answer.frames.push_back({false, std::string(part[3]), std::string(part[2]), std::string(part[1])});
     }
-    if (look_ups++ == most_look_ups) break;
-    const SourceLine found = source_line(part[2], part[1]);
-    const std::string function = found.function.empty() ? std::string(part[3]) : found.function;
-    if (!found.file.empty()) {
-      const std::string here =
-          with_parentheses(function) + " at " + std::string(base_name(found.file)) + ":" + found.line;
-      return innermost.empty() ? here : innermost + ", called from " + here;
-    }
-    if (innermost.empty()) innermost = place_in_file(function, part[2], part[1]);
+    return answer;
   }
-  return innermost.empty() ? of_system : innermost;
+};
+
+// A frame in words, and whether its line is known.
+struct FrameText {
+  std::string text;
+  bool has_line = false;
+};
+
+FrameText text_of(const Frame& frame) {
+  if (frame.is_python)
+    return {
+        with_parentheses(frame.function) + " at " + std::string(base_name(frame.file)) + ":" + frame.place,
+        true};
+  const SourceLine found = source_line(frame.file, frame.place);
+  const std::string& function = found.function.empty() ? frame.function : found.function;
+  if (!found.file.empty())
+    return {with_parentheses(function) + " at " + std::string(base_name(found.file)) + ":" + found.line,
+            true};
+  const std::string place = std::string(base_name(frame.file)) + "+" + frame.place;
+  return {function.empty() ? place : with_parentheses(function) + " in " + place, false};
 }
 
-}  // namespace
+// Returns the function of a library that the program has called last, if it is known; else the system call.
+std::string called_by_program(const Answer& answer, std::size_t innermost) {
+  if (innermost > 0 && !answer.frames[innermost].is_python) {
+    const std::string& function = answer.frames[innermost - 1].function;
+    if (!function.empty() && !function.starts_with("__") && !function.starts_with("PMPI_"))
+      return with_parentheses(function);
+    if (function.starts_with("PMPI_")) return with_parentheses(function.substr(1));
+  }
+  return answer.call.empty() ? "" : "the system call " + answer.call;
+}
 
-std::string ask_where(const MappedCounters& other) {
+// Returns the innermost frame of the program, and what it has called. If its line is unknown, the innermost
+// frame whose line is known follows.
+std::string short_text(const Answer& answer) {
+  constexpr std::size_t most_look_ups = 6;
+  const bool is_python = std::ranges::any_of(answer.frames, &Frame::is_python);
+  const auto is_wanted = [&](const Frame& frame) {
+    return frame.is_python == is_python && frame.is_of_program();
+  };
+  const auto innermost = std::ranges::find_if(answer.frames, is_wanted);
+  if (innermost == answer.frames.end()) {
+    if (!answer.call.empty()) return "the system call " + answer.call;
+    return answer.frames.empty() ? "" : text_of(answer.frames.front()).text;
+  }
+  const std::string called =
+      called_by_program(answer, static_cast<std::size_t>(innermost - answer.frames.begin()));
+  FrameText found = text_of(*innermost);
+  std::size_t look_ups = 1;
+  for (auto each = innermost + 1; each < answer.frames.end() && !found.has_line && look_ups < most_look_ups;
+       ++each) {
+    if (!is_wanted(*each)) continue;
+    ++look_ups;
+    const FrameText caller = text_of(*each);
+    if (caller.has_line) found = {found.text + ", called from " + caller.text, true};
+  }
+  return called.empty() ? found.text : called + " called by " + found.text;
+}
+
+// Asks a process. The answer is empty if it does not answer.
+Answer ask(const MappedCounters& other) {
   constexpr std::int64_t limit_ns = ns_per_s;
   Question& question = question_of(other.header());
   const std::uint32_t number = question.asked.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -164,7 +220,23 @@ std::string ask_where(const MappedCounters& other) {
     sleep_while(question.answered, answered, left);
   }
   const std::string_view text(question.text.data(), question.text.size());
-  return text_of_frames(text.substr(0, text.find('\0')));
+  return Answer::parse(text.substr(0, text.find('\0')));
+}
+
+}  // namespace
+
+std::string ask_where(const MappedCounters& other) { return short_text(ask(other)); }
+
+std::vector<std::string> ask_for_stack(const MappedCounters& other) {
+  constexpr std::size_t most_frames = 32;
+  const Answer answer = ask(other);
+  const bool is_python = std::ranges::any_of(answer.frames, &Frame::is_python);
+  std::vector<std::string> lines;
+  if (!answer.call.empty()) lines.push_back("the system call " + answer.call);
+  for (const Frame& each : answer.frames) {
+    if (each.is_python == is_python && lines.size() < most_frames) lines.push_back(text_of(each).text);
+  }
+  return lines;
 }
 
 }  // namespace offbeat

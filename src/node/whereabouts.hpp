@@ -6,11 +6,16 @@
 // that computes, collects the addresses of its frames, and lets Python write its own frames, if it is there.
 // Whoever asked looks up names and lines. So nobody needs ptrace, and no process gets a signal from another.
 //
-// A signal ends some system calls early, such as a sleep. A rank in such a call only gets the name of the
-// call, unless its program is Python, which repeats such calls.
+// The thread is there from the start, because a question comes when the rank computes and nothing else of it
+// would notice. It makes Python 3.12 and later warn in os.fork(), as any other thread does; OFFBEAT_STALL_S=0
+// leaves it out.
+//
+// A signal ends some system calls early, such as a sleep. So a thread in a system call gets none: its stack
+// does not change, and the thread that answers reads it (blocked_stack.hpp).
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "node/counters_of_job.hpp"
 
@@ -25,5 +30,7 @@ void stop_answering() noexcept;
 // Asks a process, and waits at most a second. Returns a text such as "solve() at solver.c:212", or an empty
 // one if the process does not answer.
 [[nodiscard]] std::string ask_where(const MappedCounters& other);
+// Asks a process, and returns its frames, the innermost first. There are none if it does not answer.
+[[nodiscard]] std::vector<std::string> ask_for_stack(const MappedCounters& other);
 
 }  // namespace offbeat

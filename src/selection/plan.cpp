@@ -63,7 +63,8 @@ std::vector<FittingRule> fitting_rules(Collective collective, const PlanInputs& 
   for (const Rules* rules : inputs.rules) {
     if (rules == nullptr) continue;
     for (const Rule& rule : rules->rules) {
-      if (rule.collective != collective || !rule.fits(inputs.host, inputs.placement, inputs.calls)) continue;
+      const HostMpi host = inputs.by_network && rules->file.empty() ? HostMpi::other : inputs.host;
+      if (rule.collective != collective || !rule.fits(host, inputs.placement, inputs.calls)) continue;
       FittingRule fitting{rule.bytes.on_nodes(inputs.placement.nodes), {}, &rule, rules->file};
       if (fitting.bytes.is_empty()) continue;
       std::ranges::copy_if(
@@ -164,7 +165,8 @@ class RowsOfPlan {
     if (expression.runs_on_host()) return Means::host_pipeline;
     Means needs;
     if (expression.uses_board(placement_) && placement_.board) needs = Means::board;
-    if (expression.algorithm->needs.board != OnBoard::one_node) needs = needs | Means::messages;
+    if (expression.algorithm->needs.board != OnBoard::one_node)
+      needs = needs | (inputs_.by_network ? Means::network : Means::messages);
     return needs;
   }
 
@@ -214,6 +216,8 @@ std::vector<PlanRow> rows_of_choice(Collective collective, const PlanInputs& inp
 }
 
 std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inputs) {
+  const Expression* const without_rule =
+      interned_expression(collective, inputs.by_network ? repertoire(collective).without_host : "native");
   const std::vector<FittingRule> all = fitting_rules(collective, inputs);
   RowsOfPlan rows(collective, inputs);
   while (!rows.is_complete()) {
@@ -230,7 +234,7 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inpu
       if (each.bytes.least > rows.next()) most = std::min(most, each.bytes.least - 1);
     }
     if (chosen == nullptr) {
-      rows.add(most, {interned_expression(collective, "native")}, "no rule for this", "");
+      rows.add(most, {without_rule}, "no rule for this", "");
       continue;
     }
     const std::string line = std::to_string(chosen->rule->line);
@@ -238,7 +242,8 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inpu
     const std::string origin =
         is_built_in ? "built-in rules, line " + line : std::string(chosen->file) + ":" + line;
     const std::string& reason = chosen->rule->reason;
-    rows.add(most, chosen->alternatives,
+    const bool is_replaced = inputs.by_network && is_built_in && chosen->alternatives.front()->runs_on_host();
+    rows.add(most, is_replaced ? std::vector{without_rule} : chosen->alternatives,
              is_built_in ? reason : origin + (reason.empty() ? "" : ": ") + reason, origin);
   }
   return rows.result();
@@ -269,6 +274,7 @@ std::string Means::text() const {
   add(host_pipeline, "host pipeline");
   add(by_name, "a communicator for each name");
   add(host_grid, "a communicator for each dimension");
+  add(network, "a network");
   return text.empty() ? "nothing" : text;
 }
 

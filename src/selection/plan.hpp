@@ -38,6 +38,7 @@ class Means {
   static const Means host_pipeline;  // another one, for pipelines of the host's own collectives
   static const Means by_name;        // one for each algorithm of the host that a row names (Shadows)
   static const Means host_grid;      // one for each dimension of a grid of the host's algorithms (HostGrids)
+  static const Means network;        // messages of offbeat's own, which any thread may move
 
   [[nodiscard]] friend constexpr Means operator|(Means one, Means other) {
     return Means(static_cast<std::uint8_t>(one.bits_ | other.bits_));
@@ -58,6 +59,7 @@ inline constexpr Means Means::messages{2};
 inline constexpr Means Means::host_pipeline{4};
 inline constexpr Means Means::by_name{8};
 inline constexpr Means Means::host_grid{16};
+inline constexpr Means Means::network{32};
 
 // The widest elements, in bytes, that a task can take. A user-defined type or operation can make an element
 // wider than a chunk of the board; nothing else does.
@@ -158,6 +160,9 @@ struct PlanInputs {
   // There is no MPI: only algorithms that need nothing but the board of one node can run. A fixed choice of
   // another one counts as none.
   bool without_mpi = false;
+  // The messages of these calls go by offbeat's own network, because the host cannot advance them while the
+  // program computes. So `native` counts only where the user has chosen it.
+  bool by_network = false;
 };
 
 // Returns true if both expressions combine the operands in the same known order, or combine none. Otherwise

@@ -93,15 +93,17 @@ PlanInputs Selection::plan_inputs(Collective collective, const Placement& placem
           .machine = machine_ ? &*machine_ : nullptr};
 }
 
-Plans Selection::plans(const Placement& placement, bool has_choices) const {
+Plans Selection::plans(const Placement& placement, bool has_choices, bool has_network) const {
   Plans plans;
   plans.generation = generation();
   for (std::size_t k = 0; k < collectives.size(); ++k) {
     const Collective collective = collective_at(k);
     PlanInputs of_calls = plan_inputs(collective, placement, has_choices);
     plans.by_collective[k] = make_plan(collective, of_calls);
-    if (!distinguish_call_forms(of_calls, collective)) continue;
+    if (!has_network && !distinguish_call_forms(of_calls, collective)) continue;
     of_calls.calls = CallForm::nonblocking;
+    of_calls.by_network = has_network;
+    if (has_network) of_calls.adapt = Adapt::off;
     plans.nonblocking[k] = make_plan(collective, of_calls);
   }
   return plans;

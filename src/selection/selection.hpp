@@ -58,8 +58,10 @@ class Selection {
   void choose_for_every_length(Collective collective, std::string_view expression, std::string_view origin);
 
   // Make the plans for a communicator with this placement. If `has_choices` is false, the first alternative
-  // of each rule runs.
-  [[nodiscard]] Plans plans(const Placement& placement, bool has_choices = true) const;
+  // of each rule runs. If `has_network` is true, the messages of calls that only begin something go by
+  // offbeat's own network.
+  [[nodiscard]] Plans plans(const Placement& placement, bool has_choices = true,
+                            bool has_network = false) const;
   [[nodiscard]] Plan plan(Collective collective, const Placement& placement, bool has_choices = true) const {
     return make_plan(collective, plan_inputs(collective, placement, has_choices));
   }

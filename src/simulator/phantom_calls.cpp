@@ -14,7 +14,7 @@ const Reduction sum(ElementType::float32, ReduceOp::sum);
 
 bool has_lists(Collective collective) {
   return collective == Collective::allgatherv || collective == Collective::alltoallv ||
-         collective == Collective::reduce_scatter;
+         collective == Collective::reduce_scatter || collectives_with_lists_at_root.contain(collective);
 }
 
 }  // namespace
@@ -73,6 +73,8 @@ Call PhantomCalls::call_of_rank(int rank) const {
     call.input_blocks = lists;
   if (collective_ == Collective::alltoallv || collective_ == Collective::allgatherv)
     call.output_blocks = lists;
+  if (collective_ == Collective::scatterv && rank == root) call.input_blocks = lists;
+  if (collective_ == Collective::gatherv && rank == root) call.output_blocks = lists;
   return call;
 }
 

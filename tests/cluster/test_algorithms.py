@@ -55,7 +55,7 @@ def test_every_algorithm_has_a_job() -> None:
         # arrival_shares has no phase that a hierarchy could use, and so no part on several nodes.
         of_one_node = {"arrival_shares"} if collective == "allreduce" else set()
         assert {one["name"] for one in known} - used == {"native"} | of_one_node, collective
-    assert {len(job) for job in jobs} == {14}, "exchanges.cpp calls fourteen collectives"
+    assert {len(job) for job in jobs} == {16}, "exchanges.cpp calls sixteen collectives"
 
 
 def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> None:
@@ -66,6 +66,20 @@ def test_random_calls_give_what_a_host_gives(cluster: Cluster, case: Case) -> No
     has_all = mpi.kind == "openmpi" and "hierarchy" in case.settings["OFFBEAT_BARRIER"]
     command = [program, *CALLS, "alike", "any" if has_all else "blocking"]
     result = run_job(mpi, command, environment=case.settings).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == mpi.ranks, str(result)
+    assert found == natively(mpi.ranks, CALLS), str(result)
+    expect_all_served(result)
+
+
+@pytest.mark.in_turn(1, "shape")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_non_blocking_calls_by_tcp(cluster: Cluster, name: str, shape: str) -> None:
+    """With offbeat's own choices between nodes. The other calls have algorithms that send messages."""
+    mpi = on_hosts(name, cluster, parse_shape(shape), STARTERS[SHAPES.index(shape) % 2])
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = {"OFFBEAT_NETWORK": "tcp"} | algorithms.jobs()[0]
+    result = run_job(mpi, [program, *CALLS, "alike", "any"], environment=settings).succeeded()
     found = hashes(result.stdout)
     assert len(found) == mpi.ranks, str(result)
     assert found == natively(mpi.ranks, CALLS), str(result)

@@ -25,7 +25,7 @@ def hashes(text: str) -> list[str]:
 
 def expect_all_served(result: Result) -> None:
     made = re.findall(r"^made (\w+): (\d+)$", result.stdout, re.MULTILINE)
-    assert len(made) == 14, str(result)
+    assert len(made) == 16, str(result)
     for collective, calls in made:
         report = result.report_of(collective)
         assert report.served == report.intercepted >= int(calls) > 0, f"{collective}\n{result}"
@@ -40,6 +40,6 @@ def expect_some_served(result: Result, collectives: set[str]) -> None:
         assert result.report_of(collective).served > number(f"alone {collective}", result), (
             f"{collective}\n{result}"
         )
-    for collective in ("barrier", "alltoallv", "scan", "exscan"):
+    for collective in ("barrier", "alltoallv", "gatherv", "scatterv", "scan", "exscan"):
         alone = number(f"alone {collective}", result)
         assert result.report_of(collective).served == alone, f"{collective}\n{result}"

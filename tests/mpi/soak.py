@@ -199,7 +199,7 @@ def complaints(job: Job, native: Result | None, offbeat: Result | None, text: st
         " intercepted, ",
         "offbeat: cores are overloaded",
         "offbeat: what these calls cost",
-        "offbeat: time in blocking collectives: ",
+        "offbeat: time in collectives: ",
         "offbeat: most of the waiting is for rank ",
     )
     said = [

@@ -72,6 +72,7 @@ OURS = {
 FEW_CALLS = ("12", "120", "3000")
 
 
+BY_TCP = {"OFFBEAT_NETWORK": "tcp"}
 HOW_ON_NODES = {
     "nodes of two": hierarchies(LONG, 2),
     "nodes of two, other leaders": hierarchies(SHORT, 2) | {"OFFBEAT_ALLREDUCE": "nap"},
@@ -82,12 +83,14 @@ HOW_ON_NODES = {
         "OFFBEAT_ALLREDUCE": "lanes(arrival_tree, rabenseifner)",
         "OFFBEAT_BCAST": "lanes(arrival_direct, binomial)",
     },
+    "nodes of two, non-blocking by TCP": hierarchies(LONG, 2) | BY_TCP,
+    "nodes of one, non-blocking by TCP": hierarchies(SHORT, 1) | BY_TCP,
 }
 
 
 def forms(mpi: Mpi, how: str) -> str:
-    """Non-blocking ones, too. By messages they stay with hosts other than Open MPI, which fail them."""
-    has_messages = "messages" in how or how in HOW_ON_NODES
+    """Non-blocking ones, too. By messages of theirs these stay with hosts other than Open MPI, which fail."""
+    has_messages = "messages" in how or (how in HOW_ON_NODES and "by TCP" not in how)
     return "blocking" if has_messages and mpi.kind != "openmpi" else "any"
 
 
@@ -160,6 +163,17 @@ def test_hierarchies_give_what_a_host_gives(mpi: Mpi, how: str) -> None:
     found = hashes(result.stdout)
     assert len(found) == 5, str(result)
     assert found == natively(5), str(result)
+    expect_all_served(result)
+
+
+@INSIDE_OFFBEAT
+@pytest.mark.in_turn(1, "node_ranks", "mpi")
+@pytest.mark.parametrize("node_ranks", [1, 2])
+def test_threads_call_at_once_and_tcp_carries(mpi: Mpi, node_ranks: int) -> None:
+    program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
+    settings = hierarchies(LONG, node_ranks) | BY_TCP
+    result = run(mpi, 3, [program, *FEW_CALLS, "alike", "threads"], environment=settings, timeout=120)
+    assert hashes(result.succeeded().stdout) == natively(3, FEW_CALLS, "in_turn"), str(result)
     expect_all_served(result)
 
 

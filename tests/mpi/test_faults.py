@@ -186,7 +186,7 @@ FEWER_MPIS = on_mpis(lambda mpi: not mpi.name.startswith("debian"))
 
 
 def run_failing(
-    mpi: Mpi, ranks: int, what: str, rank: int, count: int, *arguments: str, **more: Any
+    mpi: Mpi, ranks: int, what: str, rank: int, count: int, *arguments: str, timeout: float = 120, **more: Any
 ) -> Result:
     """Under a library through which offbeat sees the MPI and the system, and which lets things fail."""
     faulty = compile_program(
@@ -195,7 +195,7 @@ def run_failing(
     program = compile_program(mpi, PROGRAMS / "failing.c", libraries=("-ldl",))
     preload = Path(f"{library(mpi.family)}:{faulty}")
     command = [program, what, str(rank), str(count), *arguments]
-    return run(mpi, ranks, command, preload=preload, timeout=120, **more)
+    return run(mpi, ranks, command, preload=preload, timeout=timeout, **more)
 
 
 def faults_and_errors(result: Result) -> tuple[int, int]:
@@ -259,6 +259,16 @@ def test_a_rank_without_memory_leaves_nobody_alone(mpi: Mpi, place: str, rank: i
     result = run_failing(
         mpi, ranks, "memory", rank, 20000, "--lasting", lasting, allreduce=expression, environment=settings
     )
+    faults, _ = faults_and_errors(result)
+    assert faults > 10, str(result)
+
+
+@on_mpis(lambda mpi: mpi.name == "mpich")
+@only_deep_on(lambda mpi: mpi.name == "mpich")  # it takes a minute, and more where ranks share cores
+def test_a_rank_without_memory_leaves_nobody_alone_while_tcp_is_set_up(mpi: Mpi) -> None:
+    settings = NODES | {"OFFBEAT_NETWORK": "tcp"}
+    arguments = ("memory", 1, 20000, "--lasting", "0")
+    result = run_failing(mpi, 4, *arguments, timeout=400, allreduce=HIERARCHY, environment=settings)
     faults, _ = faults_and_errors(result)
     assert faults > 10, str(result)
 

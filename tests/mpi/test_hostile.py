@@ -64,8 +64,8 @@ OF_MPICH = (
     "no_output_counts",
     "no_output_places",
     *(f"{name}:negative_count" for name in COMBINING),
-    *(f"{name}:in_place_input" for name in ("reduce", "alltoall", "gather")),
-    *(f"{name}:in_place_output" for name in ("bcast", "scatter")),
+    *(f"{name}:in_place_input" for name in ("reduce", "alltoall", "gather", "gatherv")),
+    *(f"{name}:in_place_output" for name in ("bcast", "scatter", "scatterv")),
     "exscan:null_output",
 )
 UNDEFINED_ARGUMENTS = {

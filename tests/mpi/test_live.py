@@ -79,10 +79,16 @@ def counted() -> list[dict[str, Any]]:
     return found
 
 
+SESSIONS = PROGRAMS.parent / "sessions"
+
+
 def on_terminal(pattern: str, *arguments: str) -> str:
-    """What `offbeat top` shows on a terminal until it has shown `pattern`, and then gets a Ctrl-C."""
+    """What `offbeat top` shows on a terminal of 80 columns until it has shown `pattern`, then gets a Ctrl-C.
+
+    This is the last screen that has the pattern.
+    """
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
         [OFFBEAT, "top", *arguments], stdin=its, stdout=its, stderr=its, env=os.environ | {"TERM": "xterm"}
     )
@@ -105,7 +111,39 @@ def on_terminal(pattern: str, *arguments: str) -> str:
     code = process.wait(20)
     assert is_told, shown
     assert code == 0
-    return shown
+    screens = [plain(each) for each in raw.split(b"\x1b[H")]
+    return [each for each in screens if re.search(pattern, each)][-1]
+
+
+def plain(raw: bytes) -> str:
+    """A screen without colours, as lines without spaces at their ends."""
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", raw).decode(errors="replace")
+    return "\n".join(line.rstrip() for line in text.replace("\r", "").splitlines())
+
+
+def shape(screen: str) -> list[str]:
+    """The lines of a screen without what differs between runs: numbers, names of algorithms, and widths."""
+    found = []
+    for line in screen.strip().splitlines():
+        text = re.sub(r"on \S+: .*", "on HOST: PROGRAM", line)
+        text = re.sub(r"^(rank +)\d+ [-# ]+ [\d.]+%$", r"\1N BAR", text)
+        text = re.sub(r"▲ |─+", "", text)
+        text = re.sub(r"(arrival|nap|two|native|recursive)\w*", "ALGORITHM", text)
+        text = re.sub(r"rank \d \(", "rank N (", re.sub(r"[\d.,]+(?=[ %)]|$)", "N", text))
+        found.append(" ".join(text.split()))
+    return [line for line in found if line]
+
+
+def check_session(name: str, screen: str) -> None:
+    """Compare a screen with a recorded one. RECORD=1 records it."""
+    lines = screen.splitlines()
+    assert len(lines) <= 24, screen
+    assert max(map(len, lines)) <= 80, screen
+    path = SESSIONS / f"{name}.txt"
+    if os.environ.get("RECORD"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(screen.strip() + "\n")
+    assert shape(screen) == shape(path.read_text()), screen
 
 
 # -- offbeat top
@@ -115,10 +153,11 @@ def on_terminal(pattern: str, *arguments: str) -> str:
 def test_the_view_of_a_balanced_job(mpi: Mpi) -> None:
     with job(mpi, "balanced", 60) as process:
         pids = ranks_of(process)
-        shown = on_terminal(r"the last \d+ s[^#]*arrival_", str(pids[0]))
-    assert re.search(r"live balanced 60: 2 of 2 ranks on \S+", shown), shown
-    assert re.search(r"MPI_COMM_WORLD +allreduce +[\d,]+ +4 B .* arrival_\w+", shown), shown
+        shown = on_terminal(r"the last [2-9] s[^#]*arrival_", str(pids[0]))
+    assert re.search(r"^2 of 2 ranks on \S+: ", shown, re.M), shown
+    assert re.search(r"allreduce +[\d,]+ .* arrival_\w+", shown), shown
     assert "since the start" in shown
+    check_session("balanced", shown)
     assert "has not come" not in shown
 
 
@@ -126,13 +165,14 @@ def test_the_view_of_a_balanced_job(mpi: Mpi) -> None:
 def test_the_view_of_a_job_with_a_late_rank(mpi: Mpi) -> None:
     with job(mpi, "late", 60) as process:
         pids = ranks_of(process)
-        shown = on_terminal(r"the last \d+ s[^#]*rank 1 \(", str(pids[0]))
+        shown = on_terminal(r"the last [2-9] s[^#]*rank 1 \(", str(pids[0]))
         found = subprocess.run(
             [OFFBEAT, "top", str(pids[1]), "--json", "--seconds", "2s"], capture_output=True, timeout=60
         )
     late = [float(share) for share in re.findall(r"allreduce .*rank 1 \(([\d.]+)%\)", shown)]
     assert late, shown
     assert max(late) > 80, shown
+    check_session("late", shown)
     recent = json.loads(found.stdout)["recent"]
     assert recent["rows"][0]["latest_rank"] == 1, recent
     assert recent["rows"][0]["waiting_share"] > 0.2, recent
@@ -148,7 +188,11 @@ def test_the_view_of_a_job_that_hangs(mpi: Mpi) -> None:
             [OFFBEAT, "top", str(pids[0]), "--where", "1"], capture_output=True, text=True, timeout=60
         )
     assert re.search(r"rank 1 has not come to allreduce \d+ of MPI_COMM_WORLD; others wait", shown), shown
-    assert re.fullmatch(r"rank 1 is in (now|solve)\(\) at live\.c:\d+\n", where.stdout), where
+    check_session("hang", shown)
+    frames = where.stdout.splitlines()
+    assert frames[0] == "rank 1, the innermost frame first:", where
+    assert re.match(r"  (now|solve)\(\) at live\.c:\d+$", frames[1 + ("libc" in frames[1])]), where
+    assert any(re.match(r"  be_late\(\) at live\.c:\d+$", each) for each in frames), where
 
 
 @ON_ONE_MPI
@@ -164,7 +208,7 @@ def test_the_report_says_where_time_went(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "live.c")
     result = run(mpi, 2, [program, "late", "2"]).succeeded()
     waiting = re.search(
-        r"^offbeat: time in blocking collectives: .* \(waiting .* ([\d.]+)%, comm", result.stderr, re.M
+        r"^offbeat: time in collectives: .* \(waiting .* ([\d.]+)%, comm", result.stderr, re.M
     )
     assert waiting is not None, str(result)
     assert float(waiting[1]) > 5, str(result)
@@ -176,8 +220,8 @@ def test_the_report_says_where_time_went(mpi: Mpi) -> None:
 # -- the line of the late rank
 
 
-def where(mpi: Mpi, program: Path, *arguments: str) -> str:
-    result = run(mpi, 2, [program, *arguments], environment=STALL).succeeded()
+def where(mpi: Mpi, program: Path, *arguments: str, ranks: int = 2) -> str:
+    result = run(mpi, ranks, [program, *arguments], environment=STALL).succeeded()
     found = re.search(WHERE, result.stderr, re.M)
     assert found is not None, str(result)
     return found[1]
@@ -244,7 +288,16 @@ def test_a_rank_that_waits_in_offbeat_is_in_no_exported_function(mpi: Mpi) -> No
 @ON_ONE_MPI
 def test_a_sleep_is_not_cut_short(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "live.c")
-    assert where(mpi, program, "asleep", "3") == "the system call clock_nanosleep"
+    assert re.fullmatch(
+        r"\w*sleep\(\) called by be_late\(\) at live\.c:80", where(mpi, program, "asleep", "3")
+    )
+
+
+@INSIDE_OFFBEAT
+def test_a_rank_that_waits_for_a_message_names_its_caller(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "live.c")
+    found = where(mpi, program, "receives", "3", ranks=3)
+    assert re.search(r"MPI_Recv\(\) called by be_late\(\) at live\.c:8\d$", found), found
 
 
 @ON_ONE_MPI

@@ -97,10 +97,10 @@ def test_whoever_blocks_lets_collectives_advance(
     assert result.report_of("allreduce").served >= served, str(result)
 
 
-def run_without_calls(mpi: Mpi, count: int, seconds: float, cpus: str) -> Result:
+def run_without_calls(mpi: Mpi, count: int, seconds: float, settings: dict[str, str]) -> Result:
     """The stages are not enough for all of them at once, so some begin when others are over."""
     command = [compile_program(mpi, PROGRAMS / "no_calls.c"), str(count), str(seconds)]
-    result = run(mpi, 4, command, environment={"OFFBEAT_PROGRESS_CPUS": cpus}, timeout=60).succeeded()
+    result = run(mpi, 4, command, environment=settings, timeout=60).succeeded()
     assert result.report.served == result.calls, str(result)
     assert result.report_of("reduce").served >= 4, str(result)
     return result
@@ -109,14 +109,28 @@ def run_without_calls(mpi: Mpi, count: int, seconds: float, cpus: str) -> Result
 @pytest.mark.parametrize("count", [100, 400_000])
 def test_a_thread_does_the_work_while_nobody_calls(mpi: Mpi, count: int) -> None:
     """Short ones are begun by the program; 400,000 numbers do not fit in the windows at once."""
-    result = run_without_calls(mpi, count, 30, CPUS)
+    result = run_without_calls(mpi, count, 30, {"OFFBEAT_PROGRESS_CPUS": CPUS})
     assert "results without calls: yes" in result.stdout, str(result)
 
 
 @on_mpis(lambda mpi: mpi.name == "openmpi")
 def test_without_a_thread_nobody_does(mpi: Mpi) -> None:
-    result = run_without_calls(mpi, 400_000, 1, "")
+    result = run_without_calls(mpi, 400_000, 1, {})
     assert "results without calls: no" in result.stdout, str(result)
+
+
+@pytest.mark.in_turn(1, "node_ranks", "count", "mpi")
+@pytest.mark.parametrize("node_ranks", [1, 2])
+@pytest.mark.parametrize("count", [100, 400_000])
+def test_a_thread_moves_messages_of_tcp_while_nobody_calls(mpi: Mpi, count: int, node_ranks: int) -> None:
+    settings = {
+        "OFFBEAT_NODE_RANKS": str(node_ranks),
+        "OFFBEAT_NETWORK": "tcp",
+        "OFFBEAT_ALLREDUCE": "recursive_doubling" if node_ranks == 1 else "hierarchy(arrival_tree, ring)",
+        "OFFBEAT_REDUCE": "binomial" if node_ranks == 1 else "hierarchy(arrival_tree, binomial)",
+    }
+    result = run_without_calls(mpi, count, 30, settings)
+    assert "results without calls: yes" in result.stdout, str(result)
 
 
 def test_whoever_blocks_and_the_thread_take_turns(mpi: Mpi, tmp_path: Path) -> None:

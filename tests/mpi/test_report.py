@@ -39,7 +39,7 @@ def test_a_rank_that_sleeps_before_every_tenth_call_is_diagnosed(mpi: Mpi, tmp_p
     assert abs(float(found[1]) - planted_ms) <= 0.05 * planted_ms, text
     assert found[2].endswith("(all 4 ranks)")
     assert "every 10th call on the communicator" in found[3]
-    assert "(call numbers 9, 19, 29, ...; " in text
+    assert "(call numbers 10, 20, 30, ...; " in text
 
 
 @ON_OPENMPI

@@ -14,10 +14,11 @@ from tracing import assert_sound, tracer
 
 SERVED = (
     "allreduce", "barrier", "bcast", "reduce", "allgather", "allgatherv", "alltoall", "alltoallv", "gather",
-    "scatter", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
+    "gatherv", "scatter", "scatterv", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
 )  # fmt: skip
 FORMS = {"blocking": 3, "nonblocking": 6}  # of programs/interface_calls.c
-OF_INTERFACE = tuple(name for name in SERVED if name not in ("allgatherv", "alltoallv", "reduce_scatter"))
+WITH_LISTS = ("allgatherv", "alltoallv", "gatherv", "scatterv", "reduce_scatter")
+OF_INTERFACE = tuple(name for name in SERVED if name not in WITH_LISTS)
 
 
 def said(result: Result, rank: int) -> list[tuple[str, str, str]]:

@@ -46,7 +46,7 @@ def test_one_rank_late_before_every_tenth_call(tmp_path: Path, seed: int) -> Non
     assert (occurrence.group.least_bytes, occurrence.group.most_bytes) == (8, 8)
     assert str(occurrence.of_communicator) == "every 10th"
     assert str(occurrence.of_kind) == "every 5th"
-    assert occurrence.numbers[:3].tolist() == [9, 19, 29]
+    assert occurrence.numbers[:3].tolist() == [10, 20, 30]
     assert len(occurrence.rows) == 100
     assert occurrence.lateness_us[1] == pytest.approx(SKEW_NS / 1e3, rel=0.05)
     assert finding.waited_s == pytest.approx(100 * 7 * SKEW_NS / 1e9, rel=0.05)
@@ -59,7 +59,7 @@ def test_the_report_names_rank_call_and_size(offbeat: Offbeat, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "1. Rank 3 is late by 2000 µs (median;" in said
     assert "at allreduce of 8 B on communicator 0 (all 8 ranks), before every 5th such call" in said
-    assert "every 10th call on the communicator (call numbers 9, 19, 29, ...; 100 of 500 such calls)" in said
+    assert "every 10th call on the communicator (call numbers 10, 20, 30, ...; 100 of 500 such calls)" in said
     assert "Look at what rank 3 alone does before every 5th such call" in said
     assert said.count("--pattern skew.txt") == 1
     assert "offbeat bench -n 8 --sizes 8 --patterns balanced,./skew.txt --skew 200" in said
@@ -85,7 +85,7 @@ def test_alike_findings_are_one(tmp_path: Path) -> None:
     assert waits == sorted(waits, reverse=True)
     assert first.waited_s == pytest.approx(sum(waits))
     assert first.waited_s > second.waited_s
-    assert first.sentence.startswith("Rank 3 is late at 3 kinds of call. The others wait for it: ")
+    assert first.sentence.startswith("Rank 3 is late at 3 kinds of call. The others wait for it for ")
     assert len(first.details) == 3
     assert first.details[0].startswith("by 49.9 µs (median; ")
     assert second.details == []
@@ -259,7 +259,7 @@ def test_one_late_call_is_told_by_its_number(tmp_path: Path) -> None:
     (finding,) = diagnosed(path).findings
     assert finding.sentence.startswith("Rank 1 is late by 670")
     assert (
-        " µs at allreduce of 8 B on communicator 0 (all 4 ranks), in one call (number 96)."
+        " µs at allreduce of 8 B on communicator 0 (all 4 ranks), in one call (number 97)."
         in finding.sentence
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from dataclasses import replace
@@ -12,6 +13,8 @@ from offbeat.commands import top
 from offbeat.errors import CommandError
 from offbeat.live import activity, jobs, layout
 from offbeat.live.layout import CollectiveCounts, CommunicatorCounts, Late, Process
+from offbeat.reports import live_sheets
+from rich.console import Console
 
 SECOND = 1_000_000_000
 
@@ -50,6 +53,55 @@ def test_a_call_to_which_a_rank_has_not_come(is_timed: bool) -> None:
     assert (stuck.collective, stuck.number, stuck.waiting, stuck.missing) == ("allreduce", 17, [0], [1])
     assert stuck.seconds == 3
     assert activity.between(after, [rank_at(0, 9, CollectiveCounts(calls=17))]).stuck == []
+
+
+def test_a_call_that_is_not_over_counts_as_waiting() -> None:
+    """The table agrees with the line about the hang."""
+    waits = CollectiveCounts(calls=17, is_inside=True, since_ns=60 * SECOND)
+    computes = CollectiveCounts(calls=16)
+    before = [rank_at(0, 100, replace(waits)), rank_at(1, 100, replace(computes))]
+    after = [rank_at(0, 110, replace(waits, since_ns=70 * SECOND)), rank_at(1, 110, replace(computes))]
+    recent, total = activity.between(before, after), activity.between(None, after)
+    assert recent.waiting_share == {0: 1.0, 1: 0.0}
+    assert total.waiting_share == {0: pytest.approx(70 / 110), 1: 0.0}
+    assert recent.rows[0].latest() == (1, Late(1, 10 * SECOND))
+
+
+def test_a_group_that_was_begun_to_be_waited_for_names_its_oldest_call() -> None:
+    def rank(number: int, calls: int, awaited: int) -> Process:
+        counts = {"allreduce": CollectiveCounts(calls=calls)}
+        group = CommunicatorCounts("", number, 2, 99, True, counts, awaited, "allreduce", 3 * SECOND)
+        return Process(100 + number, 7, number, 2, "n1", "", "./a", 9 * SECOND, 1000.0, [group])
+
+    found = activity.between(None, [rank(0, 12, 10), rank(1, 9, 0)])
+    (stuck,) = found.stuck
+    assert (stuck.number, stuck.waiting, stuck.missing, stuck.seconds) == (10, [0], [1], 3)
+    assert found.rows[0].server == "offbeat"
+    assert found.waiting_share[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("ranks", [2, 300])
+@pytest.mark.parametrize("collectives", [1, 14])
+def test_the_view_fits_80_columns_and_24_lines(ranks: int, collectives: int) -> None:
+    counts = CollectiveCounts(calls=1_000_000, served=1, bytes=10**12, inside_ns=SECOND, waiting_ns=SECOND)
+    counts.late, counts.algorithm = {1: Late(5, SECOND)}, "hierarchy(arrival_tree, ring)"
+    names = [f"reduce_scatter_block{number}" for number in range(collectives)]
+    processes = []
+    for rank in range(ranks):
+        own = rank_at(rank, 9, counts)
+        own.program = "python " + 100 * "x"
+        own.communicators[0].collectives = {name: replace(counts) for name in names}
+        processes.append(own)
+    total = activity.between(None, processes)
+    recent = activity.between([rank_at(rank, 5, CollectiveCounts()) for rank in range(ranks)], processes)
+    console = Console(width=80, height=24, file=io.StringIO())
+    console.print(live_sheets.render(top._title(jobs.Job("a", processes)), recent, total, 80, 24))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) <= 24, "\n".join(lines)
+    assert max(map(len, lines)) <= 80, "\n".join(lines)
+    heading = next(line for line in lines if "collective " in line)
+    assert all(word in heading for word in ("waiting", "commun.", "mostly for")), heading
 
 
 def test_ranks_belong_to_jobs() -> None:

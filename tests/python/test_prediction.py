@@ -166,6 +166,28 @@ def test_a_model_that_is_wrong_says_so(offbeat: Offbeat, tmp_path: Path) -> None
     assert "Best for this program" not in done.stdout
 
 
+def test_a_choice_by_doubtful_cells_is_no_headline(offbeat: Offbeat, tmp_path: Path) -> None:
+    program(tmp_path / "run.trace", lambda call: 0)
+    document = json.loads(bench(tmp_path / "bench.json").read_text())
+    for each in document["cells"]:
+        if each["algorithm"] == QUICK:
+            each["last_delays_us"] = [1.0, 5.0, 10.0, 30.0, 90.0]
+    (tmp_path / "bench.json").write_text(json.dumps(document))
+    done = offbeat("predict", "run.trace", "--from", "bench.json")
+    assert "No choice for allreduce is certain: the measured delays of quick vary too much" in done.stdout
+    assert "Best for this program" not in done.stdout
+
+
+def test_if_what_ran_is_best_it_is_kept(offbeat: Offbeat, tmp_path: Path) -> None:
+    program(tmp_path / "run.trace", lambda call: 0)
+    bench(tmp_path / "bench.json", {key: us if key[1] == OWN else us + 50 for key, us in DELAYS.items()})
+    done = offbeat("predict", "run.trace", "--from", "bench.json")
+    assert "Keep native for allreduce: no run with another algorithm is predicted to be" in done.stdout
+    assert "Best for this program" not in done.stdout
+    said = offbeat("report", "run.trace", "bench.json").stdout
+    assert "no algorithm is better than native for allreduce" in " ".join(said.split())
+
+
 def test_a_model_that_is_far_off_supports_no_choice(offbeat: Offbeat, tmp_path: Path) -> None:
     program(tmp_path / "run.trace", lambda call: 0, delay_us=lambda call: 180)
     bench(tmp_path / "bench.json")

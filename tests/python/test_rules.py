@@ -241,7 +241,7 @@ def test_explain_takes_what_run_takes(offbeat: Offbeat) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gatherv"], "offbeat does not serve 'gatherv', only allreduce"),
+        (["alltoallw"], "offbeat does not serve 'alltoallw', only allreduce"),
         (["bcast", "--mpi", "mvapich"], "--mpi mvapich: rules know only other, openmpi, mpich, intel"),
         (["bcast", "--nodes", "0"], "--nodes 0: it must be at least 1"),
         (["bcast", "--nodes", "100000", "--ppn", "100000"], "the number of ranks must be from 1 to"),

@@ -39,7 +39,7 @@ def test_calls_are_read_as_they_were_written(tmp_path: Path) -> None:
         4,
     )
     calls = found.calls(0)
-    assert calls["number"].tolist() == [0, 4, 8]
+    assert calls["number"].tolist() == [1, 5, 9]
     assert [trace.COLLECTIVES[number] for number in calls["collective"]] == [
         "bcast",
         "allreduce",
@@ -126,7 +126,7 @@ def test_the_same_call_is_found_on_all_ranks(tmp_path: Path) -> None:
     assert block.arrival.tolist() == [[0, 1, 2, 3]]
     (block,) = found.blocks(pair)
     assert block.ranks.tolist() == [1, 3]
-    assert block.number.tolist() == [0, 2, 5, 6]
+    assert block.number.tolist() == [1, 3, 6, 7]
     assert block.present.tolist() == [[True, True], [True, True], [True, False], [False, True]]
     assert block.arrival[:2].tolist() == [[101, 103], [301, 303]]
     assert block.bytes.tolist() == [12, 20, 24, 36]
@@ -177,8 +177,22 @@ def test_the_call_in_which_a_rank_was_killed_is_said(tmp_path: Path) -> None:
     assert trace.read(tmp_path).missing == [
         "not ended in order (killed, or still running): ranks 0..1",
         "rank 0 stopped after 1 call; the rank that went furthest made 2",
-        "rank 1 had not left bcast number 1 on communicator 0 (all 2 ranks)",
+        "rank 1 had not left bcast 2 on communicator 0 (all 2 ranks)",
     ]
+
+
+def test_a_report_about_a_hang_begins_with_who_has_not_come(offbeat: Offbeat, tmp_path: Path) -> None:
+    for rank in range(3):
+        made = begun(rank, 3, flags=0)
+        made.call(0, START_NS + rank, START_NS + 9)
+        if rank != 1:
+            made.call(1, START_NS + 20, 0, flags=8, collective="bcast", root=0)
+        made.write(tmp_path / "run.trace")
+    said = " ".join(offbeat("report", "run.trace").stdout.split())
+    assert (
+        "What matters The run did not end in order: rank 1 has not come to bcast 2 on communicator 0 (all 3 "
+        "ranks), in which ranks 0, 2 wait." in said
+    ), said
 
 
 def test_clocks_that_were_not_synchronised_are_said(tmp_path: Path) -> None:
@@ -199,7 +213,7 @@ def test_a_trace_that_is_being_written(tmp_path: Path) -> None:
     raw = bytearray(made.to_bytes())
     # The next record is being written: it is there, and not yet counted.
     (tmp_path / "rank-000000.trace").write_bytes(bytes(raw) + b"\x01" + b"\xff" * 63 + b"\0" * 640)
-    assert trace.read(tmp_path).calls(0)["number"].tolist() == [0]
+    assert trace.read(tmp_path).calls(0)["number"].tolist() == [1]
 
 
 def test_files_of_another_run_or_twice_are_left_out(tmp_path: Path) -> None:
@@ -282,7 +296,7 @@ def test_damaged_records_are_left_out_and_counted(tmp_path: Path) -> None:
     (tmp_path / "rank-000000.trace").write_bytes(bytes(raw))
     found = trace.read(tmp_path)
     assert found.missing == ["rank-000000.trace has 3 damaged records, not used"]
-    assert found.calls(0)["number"].tolist() == [3, 4]
+    assert found.calls(0)["number"].tolist() == [4, 5]
 
 
 def test_a_file_that_was_cut_keeps_what_it_has(tmp_path: Path) -> None:
@@ -290,7 +304,7 @@ def test_a_file_that_was_cut_keeps_what_it_has(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     found = trace.read(tmp_path)
     assert found.missing == ["rank-000001.trace is cut off: 2 of its 14 slots are missing"]
-    assert found.calls(1)["number"].tolist() == list(range(8))
+    assert found.calls(1)["number"].tolist() == list(range(1, 9))
 
 
 FUZZ = """
@@ -387,9 +401,9 @@ def test_export_as_a_table(offbeat: Offbeat, tmp_path: Path) -> None:
     header, first, second = (tmp_path / "run.csv").read_text().splitlines()
     assert header.startswith("rank,communicator,number,collective,arrival_us")
     assert (
-        second == '1,0,0,allreduce,0.001,0.100,0.100,8,2,,MPI_FLOAT,MPI_SUM,"hierarchy(arrival_tree, ring)"'
+        second == '1,0,1,allreduce,0.001,0.100,0.100,8,2,,MPI_FLOAT,MPI_SUM,"hierarchy(arrival_tree, ring)"'
     )
-    assert first.startswith("0,0,0,allreduce,0.000,")
+    assert first.startswith("0,0,1,allreduce,0.000,")
 
 
 def test_calls_that_do_not_match_are_left_out(tmp_path: Path) -> None:
@@ -401,7 +415,7 @@ def test_calls_that_do_not_match_are_left_out(tmp_path: Path) -> None:
         made.call(1, START_NS + 5, START_NS + 6)
         made.write(tmp_path)
     calls = metrics.collect(trace.read(tmp_path))
-    assert (calls.mismatched, calls.table["number"].tolist()) == (1, [1])
+    assert (calls.mismatched, calls.table["number"].tolist()) == (1, [2])
 
 
 def test_the_made_files_are_as_long_as_the_format_says() -> None:

@@ -182,7 +182,7 @@ def test_progress_goes_to_a_file_now_and_then(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gatherv"], "unknown collective 'gatherv'"),
+        (["alltoallw"], "unknown collective 'alltoallw'"),
         (["-n", "1"], "-n 1: a rank that is alone has nothing to tune"),
         (["-n", "2,x"], "-n x: not a number of ranks"),
         (["--budget", "soon"], "'soon' is not a duration: write seconds above 0, or a number"),

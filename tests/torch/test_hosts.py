@@ -29,6 +29,30 @@ def test_programs(program: str, least_checks: int, shape: tuple[int, int]) -> No
     assert re.search(r"of \d ranks on \d nodes: messages go by TCP, from 10\.77\.0\.1", ranks[0].err)
 
 
+@pytest.mark.parametrize("hosts_in_job", [2, 3])
+@pytest.mark.parametrize("length", ["short", "long"])
+def test_an_unplugged_host_is_named(hosts_in_job: int, length: str) -> None:
+    """No packet says that it has gone."""
+    with hosts.Cluster(hosts_in_job) as cluster:
+        ranks = jobs.start_on_hosts(cluster, 1, "out_of_reach.py", "unplugged", length)
+    for each in [ranks[0], *ranks[2:]]:
+        found = re.search(r"^unplugged: ([\d.]+) s: (.*)", each.out, re.MULTILINE)
+        assert found, jobs.text_of(ranks)
+        assert "the machine of rank 1 no longer answers" in found[2], jobs.text_of(ranks)
+        assert float(found[1]) <= 2 * jobs.load(), jobs.text_of(ranks)
+
+
+@pytest.mark.parametrize("length", ["short", "long"])
+def test_a_stopped_rank_is_waited_for(length: str) -> None:
+    """Its machine still answers, for four seconds."""
+    with hosts.Cluster(2) as cluster:
+        ranks = jobs.start_on_hosts(cluster, 1, "out_of_reach.py", "stopped", length)
+    for each in ranks:
+        found = re.search(r"^stopped: ([\d.]+) s: right", each.out, re.MULTILINE)
+        assert found, jobs.text_of(ranks)
+        assert float(found[1]) > 3, jobs.text_of(ranks)
+
+
 @pytest.mark.in_turn(1, "shape")
 @pytest.mark.parametrize("shape", [(3, 1), (2, 2)])
 def test_a_killed_rank_is_named(shape: tuple[int, int]) -> None:

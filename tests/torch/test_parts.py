@@ -33,6 +33,21 @@ def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_who_wants_tcp_gets_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even under the preload on several nodes, where MPI is started otherwise."""
+    nodes = {"node/0": b"here", "node/1": b"there"}
+    store = types.SimpleNamespace(set=lambda *_: None, get=nodes.__getitem__)
+    started: list[str] = []
+    monkeypatch.setattr(offbeat.torch, "_is_preloaded", lambda: True)
+    monkeypatch.setattr(importlib, "import_module", started.append)
+    monkeypatch.setenv("OFFBEAT_NETWORK", "tcp")
+    offbeat.torch._start_mpi_between_nodes(store, 0, 2)
+    assert started == []
+    monkeypatch.delenv("OFFBEAT_NETWORK")
+    offbeat.torch._start_mpi_between_nodes(store, 0, 2)
+    assert started == ["mpi4py.MPI"]
+
+
 def test_without_a_compiler_one_line_says_so(tmp_path: Path) -> None:
     done = run("-m", "offbeat.torch", CXX=str(tmp_path / "no-c++"), XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2

@@ -761,18 +761,18 @@ Expression on_board(Collective collective) {
 
 // A step with a short vector.
 Step in_slots(const Case& what) { return {what, on_board(what.collective)}; }
-// Through windows, however short it is. An alltoallv must be too long for its slot.
+// Through windows, however short it is. A call of unknown length must be too long for its slots.
 Step through_windows(const Case& what) {
   const Expression expression = on_board(what.collective);
-  return {what, what.collective == Collective::alltoallv ? expression : without_immediate(expression)};
+  return {what, has_unknown_length(what.collective) ? expression : without_immediate(expression)};
 }
 
 // A rank that waits for nobody is almost as many short calls ahead as it has slots.
 TEST(ShortSlots, LetARankGoAhead) {
-  for (const Collective collective :
-       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+  for (const Collective collective : {Collective::bcast, Collective::reduce, Collective::gather,
+                                      Collective::scatter, Collective::gatherv, Collective::scatterv}) {
     const Step step = in_slots({collective, 2});
-    const bool root_waits = collective == Collective::reduce || collective == Collective::gather;
+    const bool root_waits = roles_of(collective).root_takes;
     std::vector<double> arrivals(4, root_waits ? 0 : 1);
     arrivals[0] = root_waits ? 1 : 0;
     const auto first_exit = [&](int calls) {
@@ -799,7 +799,9 @@ class EveryInterleavingOfCalls : public testing::TestWithParam<std::tuple<Collec
     const std::vector<int> roots = roots_of(collective, ranks);
     std::size_t sequences = 1;
     for (std::size_t k = 0; k < calls; ++k) sequences *= roots.size();
-    const bool takes_seconds = collective == Collective::reduce && ranks > 2 && step == through_windows;
+    const bool takes_seconds =
+        (collective == Collective::reduce || collectives_with_lists_at_root.contain(collective)) &&
+        ranks > 2 && step == through_windows;
     for (std::size_t sequence = 0; sequence < sequences; sequence += takes_seconds && calls > 1 ? 5 : 1) {
       std::vector<Step> steps;
       for (std::size_t rest = sequence; steps.size() < calls; rest /= roots.size()) {
@@ -811,7 +813,12 @@ class EveryInterleavingOfCalls : public testing::TestWithParam<std::tuple<Collec
     }
   }
   // The shortest that goes through windows.
-  static std::size_t short_count() { return std::get<0>(GetParam()) == Collective::alltoallv ? 600 : 3; }
+  static std::size_t short_count() {
+    const Collective collective = std::get<0>(GetParam());
+    return collectives_with_lists_at_root.contain(collective) ? 1025
+           : collective == Collective::alltoallv              ? 600
+                                                              : 3;
+  }
 };
 
 TEST_P(EveryInterleavingOfCalls, OneInSlots) { explore_calls(1, 3, in_slots); }
@@ -862,6 +869,23 @@ TEST_P(EveryInterleavingOfMixedCalls, RootedBeforeOnesInWhichAllMeet) {
   }
 }
 
+// A rank may have a block that needs a window while the others have none, and go ahead.
+TEST_P(EveryInterleavingOfMixedCalls, ListsAtTheRootBetweenOthers) {
+  for (const Collective collective : {Collective::gatherv, Collective::scatterv}) {
+    for (const std::size_t count : {3, 300, 1025}) {  // in short slots, inline slots, and windows
+      for (const int root : {0, 1}) {
+        const Step lists = in_slots({collective, count, root});
+        if (GetParam() > 2 && count > 3 && root > 0) continue;  // takes minutes
+        explore(GetParam(), {lists, in_slots({Collective::gatherv, 3, 0}), lists});
+        explore(GetParam(), {through_windows({Collective::bcast, 3, root}), lists,
+                             through_windows({Collective::gather, 3, 0})});
+        explore(GetParam(), {lists, through_windows({Collective::allreduce, 3}),
+                             in_slots({Collective::scatterv, count, 1 - root})});
+      }
+    }
+  }
+}
+
 TEST_P(EveryInterleavingOfMixedCalls, GatherAndScatter) {
   for (const auto step : {in_slots, through_windows}) {
     for (const int root : {0, 1})
@@ -872,8 +896,8 @@ TEST_P(EveryInterleavingOfMixedCalls, GatherAndScatter) {
 // A rank that is ahead in short slots waits before an inline slot, and before a collective in which all meet.
 TEST_P(EveryInterleavingOfMixedCalls, ShortSlotsAndInlineSlotsInTurn) {
   constexpr std::size_t inline_count = BoardShape::short_bytes / sizeof(Bits) + 1;
-  for (const Collective collective :
-       {Collective::bcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+  for (const Collective collective : {Collective::bcast, Collective::reduce, Collective::gather,
+                                      Collective::scatter, Collective::gatherv, Collective::scatterv}) {
     const Step one = in_slots({collective, 3, 0});
     const Step other = in_slots({collective, 3, 1});
     const Step longer = in_slots({collective, inline_count, 0});
@@ -898,13 +922,12 @@ TEST_P(EveryInterleavingOfMixedCalls, ShortAndLongInTurn) {
 // Every collective after every other one, on two ranks, with the same root or another one.
 class EveryInterleavingOfThreeCalls : public testing::TestWithParam<Collective> {
  protected:
-  static void explore_all(std::size_t count_of_alltoallv, Step (*step)(const Case&)) {
+  static void explore_all(std::size_t count_of_unknown_length, Step (*step)(const Case&)) {
     const auto call = [&](Collective collective, int root) {
-      const bool is_alltoallv = collective == Collective::alltoallv;
       return step({.collective = collective,
-                   .count = is_alltoallv ? count_of_alltoallv : 3,
+                   .count = has_unknown_length(collective) ? count_of_unknown_length : 3,
                    .root = root,
-                   .one_way = is_alltoallv});
+                   .one_way = collective == Collective::alltoallv});
     };
     std::ostream silent(nullptr);  // there are hundreds
     for (const Collective second : checked_collectives) {
@@ -919,7 +942,7 @@ class EveryInterleavingOfThreeCalls : public testing::TestWithParam<Collective> 
 };
 
 TEST_P(EveryInterleavingOfThreeCalls, InSlots) { explore_all(3, in_slots); }
-TEST_P(EveryInterleavingOfThreeCalls, ThroughWindows) { explore_all(600, through_windows); }
+TEST_P(EveryInterleavingOfThreeCalls, ThroughWindows) { explore_all(1025, through_windows); }
 
 // Calls for many ranks, made by a few: a tree of groups of two, and Bruck's steps.
 

@@ -137,8 +137,10 @@ class CheckedCalls {
     const auto mixed = static_cast<std::size_t>(from * 7 + to * 3 + from * to);
     switch (what_.collective) {
       case Collective::allgatherv:
+      case Collective::gatherv:
         return what_.count * static_cast<std::size_t>(from % 3) + static_cast<std::size_t>(from % 2);
       case Collective::reduce_scatter:
+      case Collective::scatterv:
         return what_.count * static_cast<std::size_t>(to % 3) + static_cast<std::size_t>(to % 2);
       case Collective::alltoallv:
         return what_.one_way && from < to ? 0 : what_.count * (mixed % 3) + mixed % 2;
@@ -182,6 +184,12 @@ class CheckedCalls {
       case Collective::allgatherv:
         mine.input_count = pair_count(rank, 0);
         return lists(mine, rank, false, true);
+      case Collective::gatherv:
+        mine.input_count = pair_count(rank, 0);
+        return is_root ? lists(mine, rank, false, true) : void();
+      case Collective::scatterv:
+        if (is_root) lists(mine, rank, true, false);
+        return whole(pair_count(what_.root, rank));
       case Collective::alltoallv:
         return lists(mine, rank, true, true);
       case Collective::reduce_scatter:
@@ -230,6 +238,7 @@ class CheckedCalls {
   [[nodiscard]] bool is_personalised() const {
     switch (what_.collective) {
       case Collective::scatter:
+      case Collective::scatterv:
       case Collective::alltoall:
       case Collective::alltoallv:
       case Collective::reduce_scatter:
@@ -287,6 +296,8 @@ class CheckedCalls {
         }
         break;
       case Collective::allgatherv:
+      case Collective::gatherv:
+        if (mine.receive_begins.empty()) break;
         std::copy_n(mine.input.begin() + guard, in_memory,
                     mine.output.begin() + static_cast<std::ptrdiff_t>(guard) +
                         mine.receive_begins[static_cast<std::size_t>(rank)] /
@@ -316,8 +327,10 @@ class CheckedCalls {
         if (rank == what_.root)
           call.input = call.output.slice(static_cast<std::size_t>(rank) * call.input.count, call.input.count);
         break;
-      case Collective::allgatherv: {
+      case Collective::allgatherv:
+      case Collective::gatherv: {
         const OfRank& mine = of(rank);
+        if (mine.receive_counts.empty()) break;
         call.input = BlockList{mine.receive_counts.data(), mine.receive_begins.data()}.block_of(call.output,
                                                                                                 rank, ranks_);
         break;
@@ -361,8 +374,7 @@ class CheckedCalls {
       }
       return expected;
     }
-    const bool has_one_giver =
-        what_.collective == Collective::bcast || what_.collective == Collective::scatter;
+    const bool has_one_giver = roles_of(what_.collective).root_gives;
     for (int from = has_one_giver ? what_.root : 0; from < ranks_; ++from) {
       for (std::size_t k = 0; k < pair_count(from, rank); ++k) expected.push_back(value(from, rank, k));
       if (has_one_giver) break;
@@ -385,7 +397,9 @@ inline constexpr Collective checked_collectives[] = {Collective::allreduce,
                                                      Collective::alltoall,
                                                      Collective::alltoallv,
                                                      Collective::gather,
+                                                     Collective::gatherv,
                                                      Collective::scatter,
+                                                     Collective::scatterv,
                                                      Collective::reduce_scatter,
                                                      Collective::reduce_scatter_block,
                                                      Collective::scan,

@@ -33,8 +33,8 @@ TEST_P(OnBoardOfOneNode, IsRight) {
   Algorithm without_immediate = *algorithm;
   without_immediate.immediate = nullptr;
   for (const Algorithm* form : {algorithm, static_cast<const Algorithm*>(&without_immediate)}) {
-    // The long form of an alltoallv begins with the immediate one.
-    if (form->immediate == nullptr && collective == Collective::alltoallv) continue;
+    // These long forms begin with the immediate one.
+    if (form->immediate == nullptr && has_unknown_length(collective)) continue;
     Expression expression;
     expression.algorithm = form;
     expect_right_calls(collective, expression, ranks, machine, BoardShape::smallest_chunk);
@@ -100,7 +100,8 @@ TEST(SharesOfReduces, OfManyRanksAreRight) {
 TEST(Channels, ALateRankHoldsUpOnlyWhatItGivesAndTakes) {
   constexpr std::size_t window = 4 * BoardShape::smallest_chunk;
   const std::vector<double> arrivals{0, 0, 1};
-  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::gatherv, Collective::scatterv}) {
     CheckedCalls checked(3, {collective, 8 * window / sizeof(Bits)});
     Expression expression;
     expression.algorithm = expression_on_board(collective).algorithm;

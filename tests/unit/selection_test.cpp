@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -48,6 +49,23 @@ TEST(Selection, OneExpressionForEverySize) {
     EXPECT_EQ(chosen(selection, 4, bytes), "ring");
   }
   EXPECT_EQ(row(selection, {4}, 8).reason, "a test");
+}
+
+// The network is offbeat's own, so `native` of the built-in rules does not count. A choice of the user does.
+TEST(Selection, CallsThatGoByOurNetworkAreNotNative) {
+  Selection selection(HostMpi::intel, std::size_t{1} << 20, Adapt::on);
+  selection.choose_for_every_length(Collective::scatter, "native", "a test");
+  const Placement two_nodes{.ranks = 4, .nodes = 2, .board = true, .in_rank_order = true};
+  const std::unique_ptr<Plans> plans(new Plans(selection.plans(two_nodes, true, true)));
+  for (const Collective collective : {Collective::allreduce, Collective::reduce, Collective::alltoallv}) {
+    const Plan& begun = plans->of(collective, CallForm::nonblocking);
+    for (const PlanRow& each : begun.rows) {
+      EXPECT_FALSE(each.expression->runs_on_host()) << name_of(collective) << ' ' << each.bytes.least;
+      EXPECT_TRUE(each.needs.contain(Means::network) && !each.has_choice()) << each.needs.text();
+    }
+    EXPECT_FALSE(plans->of(collective).needs().contain(Means::network)) << name_of(collective);
+  }
+  EXPECT_TRUE(plans->of(Collective::scatter, CallForm::nonblocking).row_for(8).expression->is_native());
 }
 
 TEST(Selection, AnEmptyExpressionRestoresTheStart) {
@@ -473,8 +491,8 @@ TEST(Plan, ASettingComesBeforeTheUsersRules) {
 
 TEST(Selection, CollectivesAreChosenForOneByOne) {
   Selection selection;
-  EXPECT_TRUE(selection.plan(Collective::gatherv, {4}).empty());
-  EXPECT_THROW(selection.choose_for_every_length(Collective::gatherv, "ring", "a test"), UsageError);
+  EXPECT_TRUE(selection.plan(Collective::alltoallw, {4}).empty());
+  EXPECT_THROW(selection.choose_for_every_length(Collective::alltoallw, "ring", "a test"), UsageError);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -569,19 +571,48 @@ TEST(TcpAddress, TheRouteToAHostChoosesTheInterface) {
   EXPECT_FALSE(own_address_towards(std::string()));
 }
 
-TEST(TcpAddress, Version6) {
-  auto own = own_address_towards(std::string("::1"));
-  if (!own) GTEST_SKIP() << "this machine has no IPv6";
-  EXPECT_TRUE(own->is_ipv6 && own->is_loopback);
-  const Descriptor listener = listen_at(*own);
+// Connects a rank with another one of the same machine.
+void expect_to_connect(TcpAddress own) {
+  const Descriptor listener = listen_at(own);
   ASSERT_TRUE(listener);
-  EXPECT_GT(own->port, 0);
-  const Descriptor other = begin_to_connect(*own, *own);
+  EXPECT_GT(own.port, 0);
+  TcpAddress of_other = own;
+  of_other.interface_index = 999'999;  // that of its own machine
+  const Descriptor other = begin_to_connect(own, of_other);
   ASSERT_TRUE(other);
   Descriptor accepted;
   for (int k = 0; k < 10'000 && !accepted; ++k) accepted = accept_at(listener);
   EXPECT_TRUE(accepted);
   EXPECT_EQ(connect_error(other), 0);
+}
+
+TEST(TcpAddress, Version6) {
+  const auto own = own_address_towards(std::string("::1"));
+  if (!own) GTEST_SKIP() << "this machine has no IPv6";
+  EXPECT_TRUE(own->is_ipv6 && own->is_loopback);
+  expect_to_connect(*own);
+}
+
+// Two interfaces may have the same link-local address, as a bridge and its port do.
+TEST(TcpAddress, ALinkLocalAddressKnowsItsInterface) {
+  ifaddrs* all = nullptr;
+  ASSERT_EQ(getifaddrs(&all), 0);
+  bool is_found = false;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET6 || (each->ifa_flags & IFF_UP) == 0)
+      continue;
+    char text[INET6_ADDRSTRLEN] = "";
+    const auto& known = *reinterpret_cast<const sockaddr_in6*>(each->ifa_addr);
+    if (!IN6_IS_ADDR_LINKLOCAL(&known.sin6_addr)) continue;
+    inet_ntop(AF_INET6, &known.sin6_addr, text, sizeof text);
+    const auto own = own_address_towards(std::string(text) + "%" + each->ifa_name);
+    if (!own) continue;  // no link
+    is_found = true;
+    EXPECT_EQ(own->interface_index, if_nametoindex(each->ifa_name)) << text << '%' << each->ifa_name;
+    expect_to_connect(*own);
+  }
+  freeifaddrs(all);
+  if (!is_found) GTEST_SKIP() << "this machine has no link-local IPv6 address";
 }
 
 }  // namespace

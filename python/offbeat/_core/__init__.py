@@ -14,6 +14,7 @@ from offbeat._core.facts import (
     collectives,
     served_collectives,
     settings,
+    stack,
     version,
     where,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "read_rules",
     "served_collectives",
     "settings",
+    "stack",
     "version",
     "where",
 ]

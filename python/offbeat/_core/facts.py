@@ -83,6 +83,12 @@ def where(pid: int) -> str:
     return text
 
 
+def stack(pid: int) -> list[str]:
+    """Ask a rank on this node for the frames of its program, the innermost first; none without an answer."""
+    lines: list[str] = ask("stack", pid)
+    return lines
+
+
 def check_expression(collective: str, expression: str) -> str:
     """Return the canonical spelling of an expression."""
     text: str = ask("check_expression", as_text(collective), as_text(expression))

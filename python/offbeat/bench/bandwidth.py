@@ -13,7 +13,10 @@ from typing import NamedTuple
 from offbeat.bench.results import Result
 
 # The collectives whose size is that of one block. The data of a call are the blocks of all ranks.
-IN_BLOCKS = ("allgather", "allgatherv", "alltoall", "alltoallv", "gather", "scatter", "reduce_scatter_block")
+IN_BLOCKS = (
+    "allgather", "allgatherv", "alltoall", "alltoallv", "gather", "gatherv", "scatter", "scatterv",
+    "reduce_scatter_block",
+)  # fmt: skip
 # What a rank sends or receives at least, in multiples of the data, for p ranks. Others: all of it.
 _BUS_FACTORS: dict[str, Callable[[int], float]] = {
     "allreduce": lambda p: 2 * (p - 1) / p,

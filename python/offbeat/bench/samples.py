@@ -28,6 +28,21 @@ class Delay:
     ci95_high: float
 
 
+_UNSURE_INTERVAL_RATIO = 2.0
+
+
+def factors(native: Delay, delay: Delay) -> tuple[float, float]:
+    """The least and the largest factor that the 95% intervals of the two medians allow."""
+    low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
+    return low, native.ci95_high / max(delay.ci95_low, 1e-9)
+
+
+def is_unsure(native: Delay, delay: Delay) -> bool:
+    """Whether the two can hardly be compared. Tables then have a `?`."""
+    low, high = factors(native, delay)
+    return high > _UNSURE_INTERVAL_RATIO * low
+
+
 def summarize(samples: Sequence[float]) -> Delay:
     """Summarise ``samples``, which are in the order of measuring. There must be at least one."""
     ordered = sorted(samples)

@@ -96,13 +96,14 @@ class _Measured:
     alpha: MessageTime | None
     facts: list[tuple[str, str]]
     sheets: list[Sheet]
+    hangs: list[str]  # one sentence for each call in which a killed run was
     predicted: list[str]  # one sentence for each benchmark: the run that it predicts
     commands: list[str]  # commands to type next
 
     @property
     def first(self) -> list[str]:
         """The sentences that matter most, in that order."""
-        return [*self.diagnosis.first, *self.predicted, *filter(None, [self.diagnosis.rest])]
+        return [*self.hangs, *self.diagnosis.first, *self.predicted, *filter(None, [self.diagnosis.rest])]
 
 
 def _measure(
@@ -123,7 +124,8 @@ def _measure(
         facts = list(trace_sheets.facts(calls))
         predicted = [_predicted(calls, bench.path) for bench in benches]
         commands = next_commands.commands_after_diagnosis(calls, diagnosed)
-        found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, predicted, commands))
+        hung = trace_sheets.hangs(calls)
+        found.append(_Measured(path, calls, diagnosed, alpha, facts, sheets, hung, predicted, commands))
     return found
 
 

@@ -21,10 +21,12 @@ from offbeat.live import activity, jobs, layout
 from offbeat.units import format_count, parse_duration_s
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
 
 _SSH = ("ssh", "-o", "BatchMode=yes")
+_TOP = (sys.executable, "-m", "offbeat", "top")
 _HOST_LIMIT_S = 30
+_ANY = 1 << 20  # rows for a view that does not end with the screen
 
 
 def top(
@@ -42,7 +44,7 @@ def top(
     ] = None,
     as_json: AsJson = False,
     where: Annotated[
-        int | None, Option(metavar="RANK", help="Instead: say where the program of this rank is now.")
+        int | None, Option(metavar="RANK", help="Instead: print the stack of this rank's program.")
     ] = None,
     raw: Annotated[
         bool, Option("--raw", help="Print the counters themselves, as --hosts reads them.")
@@ -73,7 +75,7 @@ def top(
         _print_list(found, as_json=as_json)
         return
     if where is not None:
-        _say_where(chosen, where)
+        _say_where(chosen, where, first)
     elif once or as_json or not sys.stdout.isatty():
         time.sleep(look_back_s)
         later = _job_at(_look(hosts), chosen.name)
@@ -91,19 +93,20 @@ def _names() -> list[str]:
 def _look(hosts: str | None) -> jobs.Snapshot:
     if hosts is None:
         return jobs.read(_names())
-    command = (sys.executable, "-m", "offbeat", "top", "--raw")
     started = [
-        (host, subprocess.Popen([*_way_to(host), *command], stdout=subprocess.PIPE, text=True))
+        (host, subprocess.Popen([*_way_to(host), *_TOP, "--raw"], stdout=subprocess.PIPE, text=True))
         for host in hosts.split(",")
     ]
     snapshot = jobs.Snapshot(time.monotonic_ns())
     for host, process in started:
         try:
             text, _ = process.communicate(timeout=_HOST_LIMIT_S)
-            snapshot.processes += [layout.from_json(each) for each in json.loads(text)]
+            found = [layout.from_json(each) for each in json.loads(text)]
         except (subprocess.TimeoutExpired, ValueError):
             process.kill()
             raise CommandError(f"--hosts: no answer from {host}", FAILED) from None
+        snapshot.processes += found
+        snapshot.reached_by |= {each.key: host for each in found}
     return snapshot
 
 
@@ -121,7 +124,13 @@ def _chosen(found: Sequence[jobs.Job], wanted: str | None) -> jobs.Job | None:
                 return each
         raise CommandError(f"no job {wanted}; offbeat top lists the jobs")
     if not found:
-        raise CommandError("no job of yours with offbeat's counters runs here", FAILED)
+        why = ""
+        if jobs.is_any_traced():
+            why = (
+                "; a job under `offbeat trace` has none, because your MPI runs its collectives: start it "
+                "with `offbeat run`, or trace with --algorithm"
+            )
+        raise CommandError(f"no job of yours with offbeat's counters runs here{why}", FAILED)
     return found[0] if len(found) == 1 else None
 
 
@@ -137,18 +146,25 @@ def _print_list(found: Sequence[jobs.Job], *, as_json: bool) -> None:
     print("Look at one of them: offbeat top JOB", file=sys.stderr)
 
 
-def _say_where(job: jobs.Job, rank: int) -> None:
+def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
-    place = _core.where(found.pid)
-    if not place:
+    if host := look.reached_by.get(found.key):
+        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
+        if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
+            raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
+        return
+    frames = _core.stack(found.pid)
+    if not frames:
         raise CommandError(
             f"rank {rank} does not answer: OFFBEAT_COUNTERS=0 or OFFBEAT_STALL_S=0 is set, or it blocks all "
             "signals",
             FAILED,
         )
-    print(f"rank {rank} is in {place}")
+    print(f"rank {rank}, the innermost frame first:")
+    for frame in frames:
+        print(f"  {frame}")
 
 
 def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
@@ -159,13 +175,14 @@ def _title(job: jobs.Job) -> str:
     first = job.processes[0]
     shown = {each.host for each in job.processes}
     where = first.host if len(shown) == 1 else format_count(len(shown), "host")
-    return f"{job.program}: {len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}"
+    return f"{len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}: {job.program}"
 
 
-def _view(job: jobs.Job, recent: activity.Activity | None) -> Group:
+def _view(job: jobs.Job, recent: activity.Activity | None, console: Console, height: int = _ANY) -> Group:
     from offbeat.reports import live_sheets
 
-    return live_sheets.render(_title(job), recent, activity.between(None, job.processes))
+    total = activity.between(None, job.processes)
+    return live_sheets.render(_title(job), recent, total, console.width, height)
 
 
 def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
@@ -181,7 +198,8 @@ def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
             }
         )
     else:
-        new_console().print(_view(job, recent))
+        console = new_console()
+        console.print(_view(job, recent, console))
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
@@ -192,12 +210,15 @@ def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
 def _watch(job: jobs.Job, look_back_s: float, hosts: str | None) -> None:
     from rich.live import Live
 
+    console = new_console()
     pause_s = 1.0 if hosts is None else 3.0
     past: deque[jobs.Job] = deque([job], maxlen=max(2, round(look_back_s / pause_s) + 1))
     try:
-        with Live(_view(job, None), console=new_console(), screen=True, auto_refresh=False) as view:
+        with Live(
+            _view(job, None, console, console.height), console=console, screen=True, auto_refresh=False
+        ) as view:
             while (now := _job_at(_look(hosts), job.name)) is not None:
-                view.update(_view(now, _recent(past, now)), refresh=True)
+                view.update(_view(now, _recent(past, now), console, console.height), refresh=True)
                 past.append(now)
                 time.sleep(pause_s)
         print("the job has ended")

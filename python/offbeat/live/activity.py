@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offbeat.live.layout import WAIT_CLASSES, CollectiveCounts, CommunicatorCounts, Late, Process
 
 STUCK_NS = 1_000_000_000  # how long a call lasts before the view names it
+_LONG_NS = 100_000_000  # how long it lasts before its time counts
 
 _Key = tuple[int, str, int]  # identity, name and size of a communicator
 
@@ -33,10 +34,18 @@ class Row:
     late: dict[int, Late] = field(default_factory=dict)
     algorithm: str = ""
     wait_unit_ns: float = 1000.0
+    has_mpi: bool = True
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was called, or has kept ranks for a time that can be seen."""
+        return self.calls > 0 or self.inside_ns * 1000 > self.elapsed_ns
 
     @property
     def server(self) -> str:
         """Who serves the calls, by the share of the calls that offbeat served."""
+        if not self.has_mpi or (self.calls_of_all == 0 and self.algorithm):
+            return "offbeat"
         if self.served == 0:
             return "MPI"
         return "offbeat" if self.served >= self.calls_of_all else "both"
@@ -89,6 +98,9 @@ def between(
 
     ``looks`` are earlier looks at them, the oldest first. They show how long an untimed call lasts.
     """
+    looks = looks or ([before] if before is not None else [])
+    _set_present_times(after, looks)
+    behind = _furthest_behind(after)
     known = {each.key: each for each in before or ()}
     rows: dict[tuple[_Key, str], Row] = {}
     waiting, inside = {}, {}
@@ -102,10 +114,16 @@ def between(
             earlier = _same(old, communicator)
             for name, counts in communicator.collectives.items():
                 change = _change(earlier.collectives.get(name) if earlier else None, counts)
+                _add_present(
+                    change,
+                    _present_ns(communicator, name, counts),
+                    elapsed,
+                    [rank for calls, rank in behind[_key(communicator)] if calls < communicator.calls],
+                )
                 spent += change.inside_ns
                 waited += change.waiting_ns
                 key = (_key(communicator), name)
-                row = rows.setdefault(key, Row(label(communicator), name, wait_unit_ns=process.wait_unit_ns))
+                row = rows.setdefault(key, _row(communicator, name, process))
                 _add(row, change, elapsed)
         waiting[process.rank] = waited / max(1, elapsed)
         inside[process.rank] = spent / max(1, elapsed)
@@ -115,8 +133,50 @@ def between(
         busy,
         waiting,
         inside,
-        stuck_calls(after, looks or ([before] if before is not None else [])),
+        stuck_calls(after),
     )
+
+
+def _row(communicator: CommunicatorCounts, name: str, process: Process) -> Row:
+    has_mpi = process.mpi != "" and not communicator.is_group
+    return Row(label(communicator), name, wait_unit_ns=process.wait_unit_ns, has_mpi=has_mpi)
+
+
+def _set_present_times(processes: Iterable[Process], looks: Sequence[Sequence[Process]]) -> None:
+    """Find out how long the present calls last that are not timed."""
+    for process in processes:
+        for communicator in process.communicators:
+            for name, counts in communicator.collectives.items():
+                counts.since_ns = _lasts_ns(process, _key(communicator), name, counts, looks)
+
+
+def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, list[tuple[int, int]]]:
+    """The ranks that have begun the fewest calls on each communicator, and how many these are."""
+    found: dict[_Key, list[tuple[int, int]]] = {}
+    for process in processes:
+        for each in process.communicators:
+            number = each.rank if each.is_group else process.rank
+            found.setdefault(_key(each), []).append((each.calls, number))
+    return {key: [each for each in made if each[0] == min(made)[0]] for key, made in found.items()}
+
+
+def _present_ns(communicator: CommunicatorCounts, name: str, counts: CollectiveCounts) -> int:
+    """How long the present call of a collective has blocked the rank, if that is long."""
+    if communicator.awaited_number > 0 and communicator.awaited_collective == name:
+        return communicator.awaited_ns
+    return counts.since_ns if counts.since_ns > _LONG_NS else 0
+
+
+def _add_present(change: CollectiveCounts, present_ns: int, elapsed_ns: int, late: Sequence[int]) -> None:
+    """Add the call that is not over yet. Its time counts since the earlier look at most."""
+    spent = min(present_ns, max(0, elapsed_ns - change.inside_ns))
+    change.inside_ns += spent
+    if not late or spent == 0:
+        return
+    change.waiting_ns += spent
+    for rank in late[:1]:
+        known = change.late.get(rank, Late())
+        change.late[rank] = Late(known.waits + 1, known.ns + spent)
 
 
 def label(communicator: CommunicatorCounts) -> str:
@@ -138,7 +198,7 @@ def _same(process: Process | None, wanted: CommunicatorCounts) -> CommunicatorCo
 
 def _change(old: CollectiveCounts | None, new: CollectiveCounts) -> CollectiveCounts:
     if old is None or old.calls > new.calls:
-        return new
+        return replace(new, late=dict(new.late))
     late = {}
     for rank, each in new.late.items():
         was = old.late.get(rank, Late())
@@ -191,13 +251,11 @@ def _lasts_ns(
     return 0
 
 
-def stuck_calls(processes: Iterable[Process], looks: Sequence[Sequence[Process]] = ()) -> list[Stuck]:
+def stuck_calls(processes: Iterable[Process]) -> list[Stuck]:
     """The calls in which ranks have waited for more than a second, and the ranks that have not come."""
     found: dict[_Key, list[tuple[int, CommunicatorCounts]]] = {}
     for process in processes:
         for communicator in process.communicators:
-            for name, counts in communicator.collectives.items():
-                counts.since_ns = _lasts_ns(process, _key(communicator), name, counts, looks)
             if communicator.identity != 0:
                 found.setdefault(_key(communicator), []).append((process.rank, communicator))
     stuck = []
@@ -206,7 +264,12 @@ def stuck_calls(processes: Iterable[Process], looks: Sequence[Sequence[Process]]
             (rank, each.calls, name, counts.since_ns)
             for rank, each in ranks
             for name, counts in each.collectives.items()
-            if counts.is_inside and counts.since_ns > STUCK_NS
+            if counts.is_inside and counts.since_ns > STUCK_NS and each.awaited_number == 0
+        ]
+        inside += [
+            (rank, each.awaited_number, each.awaited_collective, each.awaited_ns)
+            for rank, each in ranks
+            if each.awaited_number > 0 and each.awaited_ns > STUCK_NS
         ]
         if not inside:
             continue

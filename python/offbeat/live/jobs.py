@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,8 @@ class Snapshot:
 
     at_ns: int
     processes: list[layout.Process] = field(default_factory=list)
+    # By Process.key: the name by which ssh reaches the host of a rank; empty on this host.
+    reached_by: dict[tuple[str, int], str] = field(default_factory=dict)
 
 
 def counter_files() -> Iterator[tuple[int, str]]:
@@ -74,6 +77,18 @@ def read(collectives: Sequence[str]) -> Snapshot:
             process.pid = pid
             snapshot.processes.append(process)
     return snapshot
+
+
+def is_any_traced() -> bool:
+    """Whether a process of this user has offbeat's tracer."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == os.geteuid() and "/liboffbeat-trace-" in Path(
+                    f"/proc/{name}/maps"
+                ).read_text(errors="replace"):
+                    return True
+    return False
 
 
 def _used_part(path: str) -> bytes:

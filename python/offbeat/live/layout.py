@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-LAYOUT = 1
+LAYOUT = 2
 MAGIC = b"offbeat\0"
 BLOCK_BYTES = 8192
 WAIT_CLASSES = 24
 
 _HEADER = struct.Struct("<8sIIQiiiIQq64s64s")
-_COMMUNICATOR = struct.Struct("<IIIIQ64s")
+_COMMUNICATOR = struct.Struct("<IIIIQ64s3Q")
 _COMMUNICATOR_BYTES = 128  # with the padding before its collectives
 _COLLECTIVE = struct.Struct(f"<8Q{WAIT_CLASSES}I" + "IIQ" * 6 + "64s")
 _COLLECTIVE_BYTES = 320
@@ -57,6 +57,10 @@ class CommunicatorCounts:
     identity: int
     is_group: bool
     collectives: dict[str, CollectiveCounts]
+    # The call of a group that blocks a thread of the program, if it lasts.
+    awaited_number: int = 0  # 0: there is none
+    awaited_collective: str = ""
+    awaited_ns: int = 0
 
     @property
     def calls(self) -> int:
@@ -112,7 +116,9 @@ def parse(data: bytes, collectives: list[str], ticks: int, now_ns: int, program:
 def _communicator(
     data: bytes, offset: int, collectives: list[str], ticks: int, rate: float
 ) -> CommunicatorCounts | None:
-    state, rank, size, is_group, identity, name = _COMMUNICATOR.unpack_from(data, offset)
+    state, rank, size, is_group, identity, name, awaited, index, awaited_us = _COMMUNICATOR.unpack_from(
+        data, offset
+    )
     if state == _FREE:
         return None
     found = {}
@@ -125,7 +131,17 @@ def _communicator(
         if not found:
             return None
         return CommunicatorCounts("communicators that are gone", 0, 0, 0, False, found)
-    return CommunicatorCounts(_text(name), rank, size, identity, is_group == 1, found)
+    return CommunicatorCounts(
+        _text(name),
+        rank,
+        size,
+        identity,
+        is_group == 1,
+        found,
+        awaited,
+        collectives[index] if awaited > 0 and index < len(collectives) else "",
+        1000 * awaited_us,
+    )
 
 
 def _collective(words: tuple[Any, ...], ticks: int, rate: float) -> CollectiveCounts:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from offbeat.arrays import Floats
 from offbeat.bench import arrival_patterns, results
 from offbeat.bench.plan import NO_SKEW
+from offbeat.bench.samples import is_unsure
 from offbeat.errors import CommandError
 from offbeat.simulate import simulation
 from offbeat.units import format_count, format_size
@@ -75,6 +76,8 @@ class Delays:
     mpi: str | None  # None: the delays are simulated
     by_collective: Mapping[str, Sequence[Arrival]]  # those of one collective have equal algorithms and sizes
     notes: Sequence[str]  # for the user: what is doubtful or not used
+    # Collectives, sizes and algorithms whose delays can hardly be compared with native's (`?` in the tables).
+    unsure: frozenset[tuple[str, int, str]] = frozenset()
 
     def sizes(self, collective: str) -> list[int]:
         """The measured sizes in ascending order."""
@@ -142,6 +145,7 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
     machine, mpi = about["machine"], f"{about['mpi']['vendor']} {about['mpi']['version']}"
     source = f"{mpi} on {machine['host']} ({machine['processor']})"
     found = _delays_by_collective(path, lines, _Shapes(path, ranks, plan.seed, recorded), source, mpi)
+    found = replace(found, unsure=_unsure(benchmark))
     late = sum(not result.on_time for result in benchmark.results)
     if not late:
         return found
@@ -151,6 +155,16 @@ def _delays_of_benchmark(path: Path, ranks: int) -> Delays:
         "cores): such delays are uncertain"
     )
     return replace(found, notes=[busy, *found.notes])
+
+
+def _unsure(benchmark: results.Benchmark) -> frozenset[tuple[str, int, str]]:
+    measured = [each for each in benchmark.results if each.status == results.MEASURED]
+    native = {each.cell: each.last_delay for each in measured if each.algorithm == "native"}
+    return frozenset(
+        (each.cell.collective, each.cell.size_bytes, each.algorithm)
+        for each in measured
+        if each.cell in native and is_unsure(native[each.cell], each.last_delay)
+    )
 
 
 def _delays_of_simulation(path: Path, document: Mapping[str, Any], ranks: int, hosts: int) -> Delays:

@@ -421,11 +421,15 @@ def _style_plot(plot: Any, **layout: Any) -> None:
         **{
             "template": "simple_white",
             "font": {"size": 14, "family": "system-ui, sans-serif", "color": "#111"},
-            "margin": {"l": 70, "r": 20, "t": 20, "b": 60},
+            "margin": {"l": 70, "r": 40, "t": 20, "b": 60},
+            # Beside the plot: above it, it would cover the legend of a narrow page.
+            "modebar": {"orientation": "v"},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
             "height": 420,
             **layout,
         }
     )
+    # Ticks with the unit of the axis: 10,000 µs and not 10k.
+    plot.update_yaxes(exponentformat="none", separatethousands=True)
     plot.update_yaxes(automargin=True, gridcolor="#ddd", showgrid=True)
     plot.update_xaxes(automargin=True)

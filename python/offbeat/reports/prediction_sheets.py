@@ -129,6 +129,12 @@ def conclusions(each: PredictedCollective, prediction: Prediction) -> list[str]:
             *_model(each, prediction),
             f"The shortest predicted run is that with {run}{_saving(each)}. Compare runs of the program.",
         ]
+    if each.model is not None and each.best.run_s >= each.model.run_s:
+        return [
+            f"Keep {each.ran} for {each.collective}: no run with another algorithm is predicted to be "
+            "shorter.",
+            *_model(each, prediction),
+        ]
     found = [
         f"Best for this program: {best} for {each.collective}, a run of "
         f"{format_us(1e6 * each.best.run_s)}{_saving(each)}."
@@ -181,6 +187,17 @@ def why_doubtful(each: PredictedCollective, prediction: Prediction) -> str | Non
             f"the recorded run is predicted with an error of {100 * error:.1f}%, and the best one saves only "
             f"{100 * saving:.1f}%"
         )
+    unsure = sorted(
+        {
+            size.best
+            for size in each.by_size
+            if (each.collective, size.size_bytes, size.best) in prediction.delays.unsure
+        }
+    )
+    if unsure:
+        return (
+            f"the measured delays of {', '.join(unsure)} vary too much (`?` in the tables of the benchmark)"
+        )
     return None
 
 
@@ -216,6 +233,9 @@ def one_line_summary(prediction: Prediction) -> str:
     doubt = why_doubtful(each, prediction)
     if doubt is not None:
         return f"{prediction.delays.path} supports no choice for {each.collective}: {doubt}; {more}"
+    if each.model is not None and each.best.run_s >= each.model.run_s:
+        kept = f"no algorithm is better than {each.ran} for {each.collective}"
+        return f"By {prediction.delays.path}, {kept}; {more}"
     run = format_us(1e6 * each.best.run_s)
     return (
         f"By {prediction.delays.path}, the run would take {run}{_saving(each)} with {_choice(each, 'best')} "

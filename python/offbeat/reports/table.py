@@ -15,7 +15,7 @@ from rich.text import Text
 from offbeat.bench import arrival_patterns
 from offbeat.bench.plan import DEFAULT_COLLECTIVE, NO_SKEW, Cell
 from offbeat.bench.results import FEW_SAMPLES, NOT_SERVED, WRONG, Benchmark, Result
-from offbeat.bench.samples import Delay
+from offbeat.bench.samples import Delay, factors, is_unsure
 from offbeat.units import format_size, format_us, parse_skew
 
 LEGEND = (
@@ -33,7 +33,6 @@ UNSURE_NOTE = (
     "? the factor is uncertain by more than 2 times: the machine is too busy, or the --budget too short."
 )
 CUT_NOTE = f"! fewer than {FEW_SAMPLES} samples: the budget was spent."
-_UNSURE_INTERVAL_RATIO = 2.0
 _SIZE_WIDTH = 10
 _CELL_WIDTH = 22
 
@@ -78,7 +77,7 @@ def _legend(results: dict[tuple[Cell, str], Result]) -> list[str]:
         lines.append(CUT_NOTE)
     for result in timed:
         native = results.get((result.cell, "native"), result)
-        if native.last_delays_us and _is_unsure(native.last_delay, result.last_delay):
+        if native.last_delays_us and is_unsure(native.last_delay, result.last_delay):
             return [*lines, UNSURE_NOTE]
     return lines
 
@@ -128,20 +127,9 @@ def _text(result: Result | None, native: Result | None) -> Text:
     return text
 
 
-def _interval(native: Delay, delay: Delay) -> tuple[float, float]:
-    """The least and the largest factor that the 95% intervals of the two medians allow."""
-    low = max(native.ci95_low, 0.0) / max(delay.ci95_high, 1e-9)
-    return low, native.ci95_high / max(delay.ci95_low, 1e-9)
-
-
-def _is_unsure(native: Delay, delay: Delay) -> bool:
-    low, high = _interval(native, delay)
-    return high > _UNSURE_INTERVAL_RATIO * low
-
-
 def _factor(native: Delay, delay: Delay) -> Text:
-    low, high = _interval(native, delay)
+    low, high = factors(native, delay)
     # Only a certain difference has a colour.
     style = "green" if low > 1 else "red" if high < 1 else ""
-    mark = "?" if _is_unsure(native, delay) else ""
+    mark = "?" if is_unsure(native, delay) else ""
     return Text(f"{native.median / delay.median:.2f}x{mark}", style=style)

@@ -195,6 +195,11 @@ def trials(calls: Calls) -> Sheet:
     )
 
 
+def hangs(calls: Calls) -> list[str]:
+    """Who had not come to the calls in which a killed run was."""
+    return [each.sentence for each in calls.trace.hangs]
+
+
 def facts(calls: Calls) -> Sequence[tuple[str, str]]:
     """Facts about the traced run: its ranks, hosts and clocks."""
     trace = calls.trace

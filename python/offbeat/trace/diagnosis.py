@@ -56,7 +56,8 @@ def diagnose(calls: Calls) -> Diagnosis:
             causes.setdefault(cause, []).append(occurrence)
     begin_ns, end_ns = calls.trace.span_ns
     run = max(len(calls.trace.recording) * (end_ns - begin_ns), 1) / calls.trace.every_call
-    found = [_finding(cause, occurrences, in_calls, run) for cause, occurrences in causes.items()]
+    recorded = len(calls.trace.recording)
+    found = [_finding(cause, each, in_calls, run, recorded) for cause, each in causes.items()]
     found = [finding for finding in found if finding.share >= _LEAST_SHARE_OF_RUN]
     known = frameworks.training_of_calls(calls)
     if known is not None:
@@ -77,12 +78,17 @@ class _Cause(NamedTuple):
     host: str | None
 
 
-def _finding(cause: _Cause, occurrences: Sequence[Occurrence], in_calls_ns: float, run_ns: float) -> Finding:
+def _finding(
+    cause: _Cause, occurrences: Sequence[Occurrence], in_calls_ns: float, run_ns: float, recorded: int
+) -> Finding:
     waited_s = sum(occurrence.waited_s for occurrence in occurrences)
     told = [occurrence for occurrence in occurrences if occurrence.waited_s >= _LEAST_SHARE_OF_RUN * waited_s]
     told.sort(key=lambda occurrence: -occurrence.waited_s)
     waited_ns = 1e9 * sum(occurrence.waited_s for occurrence in told)
-    return Finding(*cause, tuple(told), waited_ns / max(in_calls_ns, 1e-9), min(waited_ns / run_ns, 1.0))
+    kind, late, _ = cause
+    waiting = max(1, recorded - len(late)) if kind is Kind.LATE else recorded
+    of_run = min(waited_ns / (run_ns * waiting / max(1, recorded)), 1.0)
+    return Finding(*cause, tuple(told), waited_ns / max(in_calls_ns, 1e-9), of_run)
 
 
 _LATE_EVENT_DTYPE = np.dtype([("group", "<i4"), ("row", "<i8"), ("rank", "<i4")])

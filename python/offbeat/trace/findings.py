@@ -95,7 +95,7 @@ class Finding:
     host: str | None  # the host, if these are all of its ranks
     occurrences: tuple[Occurrence, ...]  # the longest wait first
     share: float  # the wait as a share of the time of all ranks in collectives
-    share_of_run: float  # the wait as a share of the time of all ranks
+    share_of_run: float  # the wait as a share of the run of the ranks that wait, their mean
 
     @property
     def waited_s(self) -> float:
@@ -122,8 +122,8 @@ class Finding:
     def sentence(self) -> str:
         """Who is late, when, by how much, and what it costs."""
         cost = (
-            f"{format_us(1e6 * self.waited_s)} in all, {format_share(self.share_of_run)} of the run and "
-            f"{100 * self.share:.0f}% of the time of all ranks in collectives"
+            f"{format_share(self.share_of_run)} of their run ({format_us(1e6 * self.waited_s)} of all of "
+            "them together)"
         )
         first = self.occurrences[0]
         alone = len(self.occurrences) == 1
@@ -132,10 +132,10 @@ class Finding:
             last = f"{'rank' if len(self.ranks) == 1 else 'ranks'} {ranges(self.ranks)} last"
             order = f"mostly in the same order, {last}" if self.ranks else "in any order"
             spread = f", spread over {first.lateness}," if alone else ""
-            return f"The ranks arrive {order}{spread} {where}. Waiting for the last one takes {cost}."
+            return f"The ranks arrive {order}{spread} {where}. They wait for the last one for {cost}."
         verb, it = ("are", "them") if len(self.ranks) > 1 else ("is", "it")
         late = f" by {first.lateness}" if alone else ""
-        return f"{self.who} {verb} late{late} {where}. The others wait for {it}: {cost}."
+        return f"{self.who} {verb} late{late} {where}. The others wait for {it} for {cost}."
 
     @property
     def details(self) -> list[str]:

@@ -101,7 +101,7 @@ def _column(trace: Trace, communicator: Communicator, rank: int) -> Column:
     file = trace.files[rank]
     records = file.slots
     where = index_of_mask(file.is_call & (records["communicator"] == communicator.local[rank]))
-    number = np.ascontiguousarray(records["number"][where])
+    number = records["number"][where] + np.uint64(1)  # people count from 1
     if len(number) > 1 and not (number[1:] > number[:-1]).all():
         # Threads, or damage, can break the order. This restores it, and keeps each number once.
         number, order = np.unique(number, return_index=True)

@@ -77,6 +77,32 @@ class Communicator:
         return f"{number} ({format_count(self.size, 'rank')})"
 
 
+@dataclass(frozen=True)
+class Hang:
+    """A call in which ranks were when the run was killed."""
+
+    communicator: Communicator
+    collective: str
+    number: int  # on the communicator, from 1
+    waiting: list[int]
+    missing: list[int]  # had not come
+
+    @property
+    def sentence(self) -> str:
+        """Who has not come, to which call, and who waits."""
+        call = f"{self.collective} {self.number} on {self.communicator}"
+        inside = _ranks(ranges(self.waiting), len(self.waiting))
+        if not self.missing:
+            return f"The run did not end in order: {inside} had not left {call}."
+        have = "has" if len(self.missing) == 1 else "have"
+        late = _ranks(ranges(self.missing), len(self.missing))
+        wait = "waits" if len(self.waiting) == 1 else "wait"
+        return (
+            f"The run did not end in order: {late} {have} not come to {call}, in which {inside} {wait}. "
+            f"With OFFBEAT_STALL_S=10 the job says in which line {'it is' if have == 'has' else 'they are'}."
+        )
+
+
 class Trace:
     """The trace of one run. ``read`` makes it."""
 
@@ -156,6 +182,7 @@ class Trace:
         found = np.empty(len(raw), dtype=CALLS)
         for name in ("number", "collective", "flags", "bytes", "count", "type", "operation", "algorithm"):
             found[name] = raw[name]
+        found["number"] += 1  # people count from 1
         found["root"] = layout.root(raw)
         found["communicator"] = self._indices(rank)[raw["communicator"]]
         found["arrival_ns"] = self.times(rank, raw["arrival"])
@@ -235,14 +262,45 @@ class Trace:
 
     def _unfinished_call(self, rank: int) -> Iterator[str]:
         """The call that a rank began and did not leave, because it was killed, or hangs."""
+        call = self._call_of(rank)
+        if call is not None:
+            communicator, name, number = call
+            yield f"rank {rank} had not left {name} {number} on {self.communicators[communicator]}"
+
+    def _call_of(self, rank: int) -> tuple[int, str, int] | None:
+        """The communicator, collective and number of the call in which a rank was at the end."""
         file = self.files[rank]
         if not file.call_count:
-            return
+            return None
         last = file.slots[len(file.slots) - 1 - int(np.argmax(file.is_call[::-1]))]
-        if last["flags"] & Flag.PENDING and not last["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT):
-            communicator = self.communicators[int(self._indices(rank)[last["communicator"]])]
-            name = layout.COLLECTIVES[int(last["collective"])]
-            yield f"rank {rank} had not left {name} number {last['number']} on {communicator}"
+        if not last["flags"] & Flag.PENDING or last["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT):
+            return None
+        communicator = int(self._indices(rank)[last["communicator"]])
+        return communicator, layout.COLLECTIVES[int(last["collective"])], int(last["number"]) + 1
+
+    @cached_property
+    def hangs(self) -> list[Hang]:
+        """The calls in which ranks still were when the run was killed, and who had not come to them."""
+        inside: dict[tuple[int, str, int], list[int]] = {}
+        for rank, file in self.files.items():
+            call = self._call_of(rank) if file.records_calls and not file.ended else None
+            if call is not None:
+                inside.setdefault(call, []).append(rank)
+        found = []
+        for (index, name, number), waiting in inside.items():
+            communicator = self.communicators[index]
+            others = [each for each in communicator.members if each in self.files and each not in waiting]
+            missing = [each for each in others if not self._has_come(each, communicator, number)]
+            found.append(Hang(communicator, name, number, waiting, missing))
+        return found
+
+    def _has_come(self, rank: int, communicator: Communicator, number: int) -> bool:
+        """Whether a rank has begun a call on a communicator, as far as its file tells."""
+        file = self.files[rank]
+        if not file.records_calls:
+            return True
+        mine = file.slots["number"][file.is_call & (file.slots["communicator"] == communicator.local[rank])]
+        return bool(len(mine)) and int(mine.max()) + 1 >= number
 
     def _calls_left_out(self) -> Iterator[str]:
         if any(int(file.header["flags"]) & layout.FileFlag.PARTIAL for file in self.files.values()):

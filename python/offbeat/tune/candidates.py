@@ -47,7 +47,7 @@ def rule_bytes(collective: str, size_bytes: int, ranks: int) -> int:
 
 def has_lengths(collective: str) -> bool:
     """Whether rules tell calls of different lengths apart. They do not if ranks may differ in length."""
-    return collective not in ("barrier", "alltoallv")
+    return collective not in ("barrier", "alltoallv", "gatherv", "scatterv")
 
 
 def in_force(collective: str, size_bytes: int, place: Place, rules: _core.Rules | None) -> list[str]:

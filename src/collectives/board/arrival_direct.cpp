@@ -12,10 +12,30 @@
 
 namespace offbeat::direct {
 
+namespace {
+
+// Moves the blocks that are too long for slots. The immediate form has begun the round.
+Task run_lists_at_root(Endpoint net, const BlockExchange& exchanged) {
+  Board& board = *net.board();
+  co_await net.end_round();
+  co_await begin_round(board, AllRanks(board, board.round));
+  const Call& call = exchanged.call();
+  WindowRound round(net, exchanged, 0, board.shape().window_bytes / call.output.width);
+  round.past_cache = 2 * exchanged.estimated_total_bytes() >= last_level_cache_bytes();
+  const ListsAtRoot lists(board, call);
+  co_await run_through_channels(round, &lists);
+}
+
+}  // namespace
+
 // Each of several pieces may begin anywhere in a page, so each needs up to a page more.
 std::size_t lease(const Call& call, int rank, int ranks) {
   if (call.collective == Collective::bcast && ranks > most_ranks_without_tree) return call.output.bytes();
   const BlockExchange exchanged(call, rank, ranks);
+  if (exchanged.has_lists_at_root()) {
+    const std::size_t own = exchanged.gives_others() ? call.input.bytes() : call.output.bytes();
+    return rank != call.root && BlockExchange::is_past_slot(own) ? own : 0;
+  }
   if (!exchanged.gives_others()) return 0;
   const std::size_t piece = exchanged.longest_own_block() * call.output.width;
   const auto pieces = static_cast<std::size_t>(exchanged.pieces());
@@ -29,6 +49,10 @@ Task run(Endpoint net, Call call, const Expression& self) {
   }
   Board& board = *net.board();
   const BlockExchange exchanged(call, net.rank, net.size);
+  if (exchanged.has_lists_at_root()) {
+    co_await run_lists_at_root(net, exchanged);
+    co_return;
+  }
   const std::size_t window = board.shape().window_bytes / call.output.width;
   const std::size_t share = window / static_cast<std::size_t>(exchanged.pieces());
   // If all that the ranks read and write takes half of the cache, little of a result would be found in the

@@ -22,6 +22,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/board/arrival_direct/in_slots.hpp"
+#include "collectives/board/arrival_direct/lists_at_root.hpp"
 #include "collectives/board/arrival_direct/lists_in_slots.hpp"
 #include "collectives/board/bruck_in_slots.hpp"
 #include "collectives/board/immediate.hpp"
@@ -42,6 +43,8 @@ template <Collective collective>
                             collective == Collective::scatter;
   if constexpr (collective == Collective::alltoallv) {
     return &immediate<ListsInSlots>;
+  } else if constexpr (collectives_with_lists_at_root.contain(collective)) {
+    return &immediate<ListsAtRoot>;
   } else if constexpr (collective == Collective::allgather) {
     return &immediate<InSlots<collective>, &allgather_algorithms::bruck_in_slots>;
   } else if constexpr (has_tree) {

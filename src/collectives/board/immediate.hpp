@@ -31,8 +31,10 @@ namespace offbeat {
 // If ranks do not know each other's lengths, it provides two other functions instead of data() and
 // take_result(data):
 //
-//     bool take_result();          if some rank has more than fits: takes nothing, false on all ranks
+//     bool take_result();          false if the long form must follow; see Immediate::run
 //     bool is_too_long() const;    true if this rank has more than fits; it then waits for no other
+//
+// `static constexpr bool may_use_windows = true` says that the long form may follow on some ranks only.
 
 // The data that a form takes, in rank order. A form whose take_result() has no parameter finds its data
 // itself.
@@ -80,6 +82,7 @@ template <class Form>
 class WaitForAllSlots {
  public:
   static constexpr bool all_meet = Form::all_meet;
+  static constexpr bool may_use_windows = requires { Form::may_use_windows; };
   using Operands = DataOfAllRanks<Form>;
 
   WaitForAllSlots(Board& board, const Call& call, Operands& operands)

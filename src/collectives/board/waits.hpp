@@ -9,7 +9,7 @@
 //     Text(Board&, const Call&, Operands&);      for collective number board.sequence.present
 //     template <class Waits>
 //     bool advance(Waits& waits);                continues until it has to wait; true if it has ended
-//     bool has_served() const;                   false, on all ranks alike, if the long form must follow
+//     bool has_served() const;                   false if the long form must follow; see Immediate::run
 //
 // It waits only through the functions of `waits`, which return true if the wait is over:
 //
@@ -190,6 +190,9 @@ template <class Text>
   Text text(board, call, operands);
   SpinningWaits waits(board);
   static_cast<void>(text.advance(waits));  // to its end
+  if constexpr (requires { requires Text::may_use_windows; }) {
+    if (text.has_served()) board.count_use_without_windows();
+  }
   return text.has_served();
 }
 

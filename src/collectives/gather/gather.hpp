@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The gather algorithms.
+// The algorithms of gather and gatherv.
 #pragma once
 
 #include "collectives/repertoire.hpp"
@@ -14,5 +14,6 @@ extern const Algorithm binomial;
 namespace offbeat {
 
 extern const Repertoire gather;
+extern const Repertoire gatherv;
 
 }  // namespace offbeat

@@ -29,7 +29,7 @@ const Algorithm linear{
     .name = "linear",
     .summary = "every rank sends its block to the root; large blocks, or very few ranks",
     .cost = "a + nb + (p-2) max(nb, (1-w) o) + w(p-2) a, n bytes in a block",
-    .serves = {Collective::gather},
+    .serves = {Collective::gather, Collective::gatherv},
     .source = "Open MPI's basic linear gather",
     .run = run,
 };

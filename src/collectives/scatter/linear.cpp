@@ -29,7 +29,7 @@ const Algorithm linear{
     .name = "linear",
     .summary = "the root sends each rank its block in turn; large blocks, or very few ranks",
     .cost = "a + nb + (p-2)(nb + (1-w) o) + w(p-2) a, n bytes in a block",
-    .serves = {Collective::scatter},
+    .serves = {Collective::scatter, Collective::scatterv},
     .source = "Open MPI's basic linear scatter",
     .run = run,
 };

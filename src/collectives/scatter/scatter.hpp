@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The scatter algorithms.
+// The algorithms of scatter and scatterv.
 #pragma once
 
 #include "collectives/repertoire.hpp"
@@ -34,5 +34,6 @@ extern const Algorithm binomial;
 namespace offbeat {
 
 extern const Repertoire scatter;
+extern const Repertoire scatterv;
 
 }  // namespace offbeat

@@ -112,6 +112,13 @@ void gather(const CallShape&, const Arguments& a, MPI_Request* request) {
        MPI_COMM_WORLD);
 }
 
+CallShape gatherv_shape(const Position& at) { return with_block_lists(gather_shape(at), at); }
+
+void gatherv(const CallShape& shape, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Gatherv, MPI_Igatherv, a.send, a.count, a.type, a.receive, shape.counts.data(),
+       shape.begins.data(), a.type, a.root, MPI_COMM_WORLD);
+}
+
 CallShape scatter_shape(const Position& at) {
   return {.send_count = at.is_root() ? count_of_all_ranks(at) : 0,
           .receive_count = at.count,
@@ -123,6 +130,13 @@ CallShape scatter_shape(const Position& at) {
 void scatter(const CallShape&, const Arguments& a, MPI_Request* request) {
   call(request, MPI_Scatter, MPI_Iscatter, a.send, a.count, a.type, a.receive, a.count, a.type, a.root,
        MPI_COMM_WORLD);
+}
+
+CallShape scatterv_shape(const Position& at) { return with_block_lists(scatter_shape(at), at); }
+
+void scatterv(const CallShape& shape, const Arguments& a, MPI_Request* request) {
+  call(request, MPI_Scatterv, MPI_Iscatterv, a.send, shape.counts.data(), shape.begins.data(), a.type,
+       a.receive, a.count, a.type, a.root, MPI_COMM_WORLD);
 }
 
 CallShape alltoall_shape(const Position& at) {
@@ -198,7 +212,9 @@ constexpr std::array runners = {
     Runner{Collective::alltoall, alltoall_shape, alltoall},
     Runner{Collective::alltoallv, alltoallv_shape, alltoallv},
     Runner{Collective::gather, gather_shape, gather},
+    Runner{Collective::gatherv, gatherv_shape, gatherv},
     Runner{Collective::scatter, scatter_shape, scatter},
+    Runner{Collective::scatterv, scatterv_shape, scatterv},
     Runner{Collective::reduce_scatter, reduce_scatter_shape, reduce_scatter},
     Runner{Collective::reduce_scatter_block, reduce_scatter_block_shape, reduce_scatter_block},
     Runner{Collective::scan, scan_shape, scan},

@@ -93,7 +93,7 @@ std::string_view why_never_served(const Host& host, MPI_Comm communicator) {
   int inter = 0;
   int size = 1;
   host.Comm_test_inter(communicator, &inter);
-  if (inter != 0) return "inter-communicator";
+  if (inter != 0) return inter_communicator_reason;
   host.Comm_size(communicator, &size);
   if (size == 1) return only_one_rank_reason;
   // Processes that were spawned, or that connected, may run without offbeat. Each rank sees some ranks that

@@ -25,6 +25,7 @@ struct Agreement {
 
 // The reason for an intra-communicator of one rank.
 inline constexpr std::string_view only_one_rank_reason = "one rank";
+inline constexpr std::string_view inter_communicator_reason = "inter-communicator";
 // Returns the reason why the host must serve every call on a communicator, or an empty text if it need not.
 // It sends no message, allocates no memory, and gives equal answers on all ranks.
 [[nodiscard]] std::string_view why_never_served(const Host& host, MPI_Comm communicator);

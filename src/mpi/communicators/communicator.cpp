@@ -64,9 +64,10 @@ void Communicator::break_down() {
   NodeBoard& board = means_.node_board();
   // A rank that finds another process dead has not failed itself.
   int dead = failure->dead_rank;
+  const bool has_died = dead == MPI_UNDEFINED || std::string_view(failure->text).ends_with("has died");
   if (failure->code == FaultTolerance::process_failed) dead = life_.first_dead_process();
   if (dead != MPI_UNDEFINED) {
-    board.give_up(dead, "its process has died", failure->code);
+    board.give_up(dead, has_died ? "its process has died" : failure->text, failure->code);
   } else {
     board.give_up(board.named_rank(), failure->text, failure->code);
   }
@@ -160,6 +161,8 @@ void Communicator::check(const CallSignature& mine) {
   if (rank_ == 0) say(mismatch);
   throw CommunicationError(mismatch, MPI_ERR_ARG);
 }
+
+bool Communicator::is_inter() const { return why_native_ == inter_communicator_reason; }
 
 bool Communicator::may_have_stand_ins(const ChosenAlternative& chosen, Collective collective) {
   return chosen && offbeat::may_have_stand_ins(*chosen.expression->algorithm,
@@ -297,6 +300,7 @@ void Communicator::announce_begun(Collective collective, std::size_t bytes) {
 void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternative chosen, const Call& call,
                          std::size_t bytes, Sequel sequel, const StandInCopies* stand_ins) {
   const Expression& expression = *chosen.expression;
+  const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
   record_call_on_board(call.collective, bytes);
   break_on_error([&] {
     operation = std::make_unique<Operation>(*this, call, bytes, sequel);
@@ -309,13 +313,13 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternativ
     plan.index = means_.next_index();
     plan.stage = means_.stage(plan.index);
     plan.transport = &means_.transport_of(plan.index);
+    plan.advances_in_thread = sends_messages && !plan.transport->needs_host();
     operation->prepare(plan);
   });
   if (process_.progress.has_working_thread()) {
     // The progress thread takes the operation from here. But a short copy takes less time than the thread
     // needs to notice that there is one.
     constexpr std::size_t short_bytes = 4096;
-    const bool sends_messages = expression.algorithm->needs.board != OnBoard::one_node;
     operations_under_way.announce(*operation);
     if (bytes < short_bytes || sends_messages) operations_under_way.advance(HostCalls::messages);
   } else {
@@ -323,7 +327,7 @@ void Communicator::begin(std::unique_ptr<Operation>& operation, ChosenAlternativ
     accept(*operation);
     operation->advance_first();
   }
-  if (operations_under_way.any()) process_.progress.ensure();
+  if (operations_under_way.any()) process_.progress.ensure(sends_messages && means_.have_network());
 }
 
 HostPipeline Communicator::host_pipeline(const Expression& expression, const Call& call) const {
@@ -362,7 +366,10 @@ void Communicator::remove_reference() noexcept {
 
 bool Communicator::abandon() {
   const OperationsUnderWay::Lock lock(operations_under_way);
-  return life_.abandon();
+  if (!life_.abandon()) return false;
+  if (!is_watched()) return true;
+  operations_under_way.add_abandoned(*this);
+  return false;
 }
 
 void Communicator::abandon(std::unique_ptr<Communicator> communicator) noexcept {

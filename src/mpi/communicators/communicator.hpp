@@ -75,6 +75,7 @@ class Communicator final : public OperationsOwner {
   // Likewise prints what `choose_to_begin` finds.
   void announce_begun(Collective collective, std::size_t bytes);
   [[nodiscard]] bool serves() const { return why_native_.empty(); }
+  [[nodiscard]] bool is_inter() const;
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] const CommunicatorLife& life() const { return life_; }
@@ -199,9 +200,7 @@ class Communicator final : public OperationsOwner {
 
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override { return means_.patience_of(index); }
-  void prepare(BoardTransport& transport, int index) override {
-    means_.prepare(static_cast<MpiTransport&>(transport), index);
-  }
+  void prepare(BoardTransport& transport, int index) override { means_.prepare(transport, index); }
   void require_intact() const override { life_.require_intact(); }
   void break_down() override;
   void begin_use() noexcept override { life_.begin_use(); }

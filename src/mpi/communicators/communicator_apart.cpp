@@ -15,7 +15,7 @@ BoardSize Communicator::size_of_board_for(const Call& call) const {
   // This is the smallest window that has a channel for each rank.
   const std::size_t small = std::max(std::size_t{64} << 10, 2 * ranks * BoardShape::smallest_chunk);
   const std::size_t length = call.length(size_) * (roles_of(call.collective).is_personalised ? ranks : 1);
-  const bool is_in_immediate_row = call.collective != Collective::alltoallv && length <= small &&
+  const bool is_in_immediate_row = !has_unknown_length(call.collective) && length <= small &&
                                    call.output.width * ranks <= small && 2 * small <= most;
   if (!is_in_immediate_row) return {most, NodeBoard::stages_of_communicator};
   const auto times = static_cast<int>(std::min<std::size_t>(most / small, NodeBoard::most_stages));
@@ -28,7 +28,8 @@ bool Communicator::has_stage_for(const RequestStages& request_stages, Collective
     return false;
   const Plans& plans = request_stages.means.choose(*request_stages.plans);
   const bool lacks_tags =
-      plans.need(Means::messages, {collective}) && !CommunicatorMeans::have_tags(request_stages.next);
+      (plans.need(Means::messages, {collective}) || plans.need(Means::network, {collective})) &&
+      !CommunicatorMeans::have_tags(request_stages.next);
   return request_stages.means.satisfy_plans(*request_stages.plans, {collective}) && !lacks_tags &&
          !plans.need(Means::host_pipeline);
 }

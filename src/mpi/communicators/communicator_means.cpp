@@ -38,20 +38,45 @@ CommunicatorMeans::CommunicatorMeans(Runtime& process, const CommunicatorLife& l
                                      const BoardSize& board_size, bool is_served)
     : process_(process), life_(life), board_size_(board_size), host_pipelines_(process.host) {
   shared_.is_board_settled = process.settings.window_bytes == 0;
+  shared_.is_network_settled = life.may_be_revoked();
   if (!is_served) return;
   transport_ = std::make_unique<MpiTransport>(process.host, patience_without_board(process.settings));
   transport_->lateness = &lateness_;
   shared_.messages = std::make_shared<PrivateCommunicator>(process.host);
 }
 
-MpiTransport& CommunicatorMeans::transport_of(int index) {
-  auto& transport = transports_[static_cast<std::size_t>(index)];
+BoardTransport& CommunicatorMeans::transport_of(int index) {
+  const auto at = static_cast<std::size_t>(index);
+  if (have_network()) {
+    if (network_transports_[at] == nullptr)
+      network_transports_[at] =
+          std::make_unique<NetworkTransport>(shared_.network->network, team().locality(), network_tag(index));
+    return *network_transports_[at];
+  }
+  auto& transport = transports_[at];
   if (transport == nullptr)
     transport = std::make_unique<MpiTransport>(process_.host, patience_without_board(process_.settings));
   return *transport;
 }
 
-void CommunicatorMeans::prepare(MpiTransport& transport, int index) {
+void CommunicatorMeans::prepare(BoardTransport& transport, int index) {
+  if (transport.needs_host()) return prepare_mpi(static_cast<MpiTransport&>(transport), index);
+  if (NodeBoard::Stage* mine = stage(index)) return transport.use(mine->board);
+  static_cast<NetworkTransport&>(transport).call_turn_in_waits(turn_without_board());
+}
+
+TurnCall CommunicatorMeans::turn_without_board() {
+  return {.call =
+              [](void* self) {
+                auto& mine = *static_cast<CommunicatorMeans*>(self);
+                if (mine.is_giving_turn_.test_and_set(std::memory_order_acquire)) return;
+                static_cast<void>(mine.host_turn_->give_turn());
+                mine.is_giving_turn_.clear(std::memory_order_release);
+              },
+          .state = this};
+}
+
+void CommunicatorMeans::prepare_mpi(MpiTransport& transport, int index) {
   transport.use(team());
   if (life_.may_be_revoked()) {
     transport.call_turn_in_waits(
@@ -65,8 +90,12 @@ void CommunicatorMeans::prepare(MpiTransport& transport, int index) {
 // Operations have no bell, because the thread that runs one may not be the one that the bell would wake.
 Patience CommunicatorMeans::patience_of(int index) {
   NodeBoard::Stage* const mine = stage(index);
-  Patience patience = mine != nullptr ? mine->board.patience : transport_of(index).patience();
+  Patience patience = mine != nullptr ? mine->board.patience : transport_->patience();
   patience.bell = nullptr;
+  if (have_network()) {
+    if (mine == nullptr) patience.turn = turn_without_board();
+    patience.sleep = shared_.network->network.sleep();
+  }
   // The kernel may have put this rank off its core for the progress thread.
   if (process_.progress.has_working_thread()) patience.shares_cores = true;
   return patience;
@@ -90,6 +119,7 @@ bool CommunicatorMeans::satisfy_plans(const TeamPlans& plans, Collectives some) 
 bool CommunicatorMeans::create_missing(MpiSetUp& set_up, const TeamPlans& plans, Collectives some) {
   if (plans.with_board.need(Means::board, some)) provide_board(set_up);
   const Plans& present = shared_.choose(plans);
+  if (present.need(Means::network, some)) provide_network(set_up);
   if (present.need(Means::messages, some) && !provide_messages(set_up)) return false;
   if (present.need(Means::host_pipeline) && !provide_host_pipelines(set_up)) return false;
   if (needs_host_grids(plans, some) && !provide_host_grids(set_up, plans)) return false;
@@ -115,6 +145,12 @@ void CommunicatorMeans::provide_board(MpiSetUp& set_up) {
     if (!have_board()) say_once_why_no_board(why_not);
   }
   put_new_means_into_use();
+}
+
+void CommunicatorMeans::provide_network(MpiSetUp& set_up) {
+  if (std::exchange(shared_.is_network_settled, true)) return;
+  shared_.network = team().network(set_up, process_.settings);
+  if (have_network()) host_turn_.emplace(process_.host, process_.own_communicator().handle);
 }
 
 bool CommunicatorMeans::provide_messages(MpiSetUp& set_up) {
@@ -147,7 +183,7 @@ bool CommunicatorMeans::provide_host_grids(MpiSetUp& set_up, const TeamPlans& pl
 }
 
 void CommunicatorMeans::put_new_means_into_use() {
-  prepare(*transport_, 0);
+  prepare_mpi(*transport_, 0);
   if (!have_board()) return;
   board_ = &node_board().board();
   board_->waiters = transport_.get();
@@ -165,6 +201,8 @@ void CommunicatorMeans::put_new_means_into_use() {
     if (!is_made) return;
   }
   if (have_messages()) client->use(shared_.messages->handle(), shared_.tag_base + MpiTransport::failure_tag);
+  if (have_network())
+    static_cast<void>(run_unless_out_of_memory([&] { client->use(shared_.network, place()); }));
   if (life_.may_be_revoked()) {
     client->use([](void* life) { static_cast<const CommunicatorLife*>(life)->require_live_processes(); },
                 const_cast<CommunicatorLife*>(&life_.program_communicator_life()));  // outlives the board
@@ -176,18 +214,21 @@ Means CommunicatorMeans::means_of_operations() const {
   if (life_.serves_persistent_request() || !have_board() || node_board().stages() > 1)
     found = found | Means::board;
   if (process_.progress.moves_messages() && have_tags(index_)) found = found | Means::messages;
+  if (have_network() && have_tags(index_)) found = found | Means::network;
   return found;
 }
 
 void CommunicatorMeans::use_shared_means(const SharedMeans& shared, int index) {
   shared_ = shared;
   index_ = index;
+  if (have_network()) host_turn_.emplace(process_.host, process_.own_communicator().handle);
   if (have_board()) board_ = &node_board().stage(index).board;
 }
 
 void CommunicatorMeans::forbid_reuse() {
   if (shared_.place != nullptr) shared_.place->forbid_reuse();
   if (shared_.messages != nullptr) shared_.messages->leak();
+  if (shared_.network != nullptr) shared_.network->spoil();
   host_pipelines_.leak();
   host_grids_.leak();
   shadows_.leak();

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "groups/network_transport.hpp"
 #include "groups/node_board.hpp"
 #include "mpi/communicators/agreement.hpp"
 #include "mpi/communicators/communicator_life.hpp"
@@ -14,6 +17,7 @@
 #include "mpi/communicators/shadows.hpp"
 #include "mpi/communicators/team.hpp"
 #include "mpi/communicators/transport.hpp"
+#include "mpi/host/host_turn.hpp"
 #include "mpi/host/private_communicator.hpp"
 #include "selection/plan.hpp"
 #include "transport/lateness.hpp"
@@ -25,6 +29,9 @@ struct SharedMeans {
   std::shared_ptr<Team::CommunicatorPlace> place;  // null before the ranks have agreed on one
   std::shared_ptr<PrivateCommunicator> messages;   // created when needed, or shared with others of the team
   int tag_base = 0;
+  std::shared_ptr<TeamNetwork> network;  // of offbeat's own, for operations; null if there is none
+  // True if no network may be made any more: there is one, or there will be none.
+  bool is_network_settled = false;
   // True if no board may be created any more: there is one, or there will be none.
   bool is_board_settled = false;
 
@@ -37,6 +44,7 @@ struct SharedMeans {
   // Returns true if board and messages exist as far as these plans need them for these collectives.
   [[nodiscard]] bool satisfy_plans(const TeamPlans& plans, Collectives some) const {
     if (!is_board_settled && plans.with_board.need(Means::board, some)) return false;
+    if (!is_network_settled && choose(plans).need(Means::network, some)) return false;
     return have_messages() || !choose(plans).need(Means::messages, some);
   }
 };
@@ -78,9 +86,11 @@ class CommunicatorMeans {
   [[nodiscard]] static bool have_tags(int index) { return index < NodeBoard::stages_of_communicator; }
   // Returns the transport of the blocking calls, and that of the operations with this index.
   [[nodiscard]] MpiTransport& transport() { return *transport_; }
-  [[nodiscard]] MpiTransport& transport_of(int index);
+  [[nodiscard]] BoardTransport& transport_of(int index);
   // Prepares a transport for collective `index` of those under way; 0 is the blocking one.
-  void prepare(MpiTransport& transport, int index);
+  void prepare(BoardTransport& transport, int index);
+  // Returns true if the messages of operations go by offbeat's own network.
+  [[nodiscard]] bool have_network() const { return shared_.network != nullptr; }
   // Returns how this rank waits in the collective with this index: it spins, yields or sleeps.
   [[nodiscard]] Patience patience_of(int index);
   // Notes who is late in blocking calls.
@@ -125,6 +135,14 @@ class CommunicatorMeans {
 
  private:
   void provide_board(MpiSetUp& set_up);
+  void provide_network(MpiSetUp& set_up);
+  void prepare_mpi(MpiTransport& transport, int index);
+  // Returns what gives the host a turn while a rank without a board waits for messages of the network.
+  [[nodiscard]] TurnCall turn_without_board();
+  // Returns the first tag of the messages with this index in the network, in which each place has its own.
+  [[nodiscard]] int network_tag(int index) const {
+    return (place() * NodeBoard::stages_of_communicator + index) * most_lanes;
+  }
   [[nodiscard]] bool provide_host_pipelines(MpiSetUp& set_up);
   // Returns true if grids of these plans have yet to be made. Requests that work apart need none, because the
   // host serves calls that begin something.
@@ -162,7 +180,11 @@ class CommunicatorMeans {
   std::uint64_t shadows_generation_ = 0;  // of the plans for which shadows were tried
   Lateness lateness_;
   std::unique_ptr<MpiTransport> transport_;
-  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;  // of operations
+  // Of operations: those whose messages the host sends, and those that use the network.
+  std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;
+  std::array<std::unique_ptr<NetworkTransport>, NodeBoard::most_stages> network_transports_;
+  std::optional<HostTurn> host_turn_;  // for ranks without a board
+  std::atomic_flag is_giving_turn_{};  // set while a thread gives the host a turn
   std::uint64_t begun_ = 0;
 };
 

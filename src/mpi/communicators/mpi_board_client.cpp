@@ -5,16 +5,25 @@ namespace offbeat {
 
 int MpiBoardClient::take_turn(FailureNotice& told) noexcept {
   int code = host_turn_.give_turn();
-  if (code != MPI_SUCCESS || !gets_failure_messages()) return code;
+  if (code != MPI_SUCCESS) return code;
+  if (by_network_) {
+    if (code = by_network_->take_turn(told); code != MPI_SUCCESS || told.word != 0) return code;
+  }
+  if (failure_tag_ < 0) return code;
   int is_told = 0;
   code = host_.Iprobe(MPI_ANY_SOURCE, failure_tag_, messages_, &is_told, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS || is_told == 0) return code;
   return host_.Recv(&told, sizeof told, MPI_BYTE, MPI_ANY_SOURCE, failure_tag_, messages_, MPI_STATUS_IGNORE);
 }
 
+std::optional<BoardError> MpiBoardClient::find_loss() {
+  return by_network_ ? by_network_->find_loss() : std::nullopt;
+}
+
 // All ranks of the other nodes get the notice, because it is unknown which of them have left the collective
 // and look no more.
 void MpiBoardClient::tell_other_nodes(const FailureNotice& failure) noexcept {
+  if (by_network_) return by_network_->tell_other_nodes(failure);
   notice_ = failure;
   const Membership& all = locality_.membership;
   for (int rank = 0; rank < all.ranks(); ++rank) {

@@ -3,7 +3,12 @@
 // to other nodes.
 #pragma once
 
+#include <memory>
+#include <optional>
+
+#include "groups/network_client.hpp"
 #include "groups/node_board.hpp"
+#include "mpi/communicators/team_network.hpp"
 #include "mpi/host/fault_tolerance.hpp"
 #include "mpi/host/host.hpp"
 #include "mpi/host/host_turn.hpp"
@@ -21,6 +26,13 @@ class MpiBoardClient final : public BoardClient {
     messages_ = messages;
     failure_tag_ = failure_tag;
   }
+  // If there is a network of offbeat's own, failures go by it, because a thread that may call no MPI may be
+  // the one that fails. It has this tag for them.
+  void use(const std::shared_ptr<TeamNetwork>& network, int tag) {
+    if (by_network_) return;
+    network_ = network;
+    by_network_.emplace(network->network, locality_, tag);
+  }
   // `check` throws CommunicationError if the program's communicator can no longer be used.
   void use(void (*check)(void* state), void* state) {
     check_ = check;
@@ -30,7 +42,8 @@ class MpiBoardClient final : public BoardClient {
   void check() override {
     if (check_ != nullptr) check_(state_);
   }
-  [[nodiscard]] bool gets_failure_messages() const override { return failure_tag_ >= 0; }
+  [[nodiscard]] bool gets_failure_messages() const override { return failure_tag_ >= 0 || by_network_; }
+  [[nodiscard]] std::optional<BoardError> find_loss() override;
   [[nodiscard]] bool detects_dead_processes() const override {
     return check_ != nullptr && fault_tolerance_.is_enabled();
   }
@@ -48,6 +61,8 @@ class MpiBoardClient final : public BoardClient {
   void (*check_)(void* state) = nullptr;
   void* state_ = nullptr;
   FailureNotice notice_{};  // what is sent to other nodes
+  std::shared_ptr<TeamNetwork> network_;
+  std::optional<NetworkClient> by_network_;
 };
 
 }  // namespace offbeat

@@ -27,6 +27,7 @@ void Team::find_nodes(MpiSetUp& set_up, const Settings& settings) {
   const bool copies_gpu_memory = copies_device_memory(settings.gpu) && devices::may_have_driver();
   host_takes_all_memory_ = set_up.all(!copies_gpu_memory || set_up.host().takes_gpu_memory());
   if (membership_.nodes() == 1) return;
+  has_network_ = settings.network == NetworkChoice::tcp;
   static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
   longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
 }
@@ -41,8 +42,9 @@ std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
     Placement with_board = placement;
     with_board.board = true;
     // Plans are too long for the stack of a thread, so they are made where they stay.
-    plans_.reset(new TeamPlans{.with_board = selection.plans(with_board, host_takes_all_memory_),
-                               .without_board = selection.plans(placement, host_takes_all_memory_)});
+    plans_.reset(
+        new TeamPlans{.with_board = selection.plans(with_board, host_takes_all_memory_, has_network_),
+                      .without_board = selection.plans(placement, host_takes_all_memory_, has_network_)});
   }
   return plans_;
 }
@@ -55,6 +57,22 @@ std::shared_ptr<PrivateCommunicator> Team::messages() {
 void Team::offer_messages(const std::shared_ptr<PrivateCommunicator>& messages) {
   const std::lock_guard lock(mutex_);
   messages_ = messages;
+}
+
+// Two communicators may be made at the same time in two threads, so the ranks compare what they have.
+std::shared_ptr<TeamNetwork> Team::network(MpiSetUp& set_up, const Settings& settings) {
+  std::shared_ptr<TeamNetwork> mine;
+  {
+    const std::lock_guard lock(mutex_);
+    mine = network_.lock();
+  }
+  std::uint64_t id_of_first = mine != nullptr ? mine->id() : 0;
+  set_up.broadcast(id_of_first);
+  if (set_up.all(mine != nullptr && mine->id() == id_of_first && !mine->is_spoilt())) return mine;
+  mine = TeamNetwork::make(set_up, settings, locality(), world_ranks_);
+  const std::lock_guard lock(mutex_);
+  network_ = mine;
+  return mine;
 }
 
 // -- places

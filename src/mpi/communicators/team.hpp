@@ -18,6 +18,7 @@
 
 #include "groups/node_board.hpp"
 #include "mpi/communicators/set_up.hpp"
+#include "mpi/communicators/team_network.hpp"
 #include "mpi/host/longest_message.hpp"
 #include "mpi/host/private_communicator.hpp"
 #include "node/membership.hpp"
@@ -57,6 +58,10 @@ class Team {
   // is none.
   [[nodiscard]] std::shared_ptr<PrivateCommunicator> messages();
   void offer_messages(const std::shared_ptr<PrivateCommunicator>& messages);
+
+  // Returns the network of this team, which is made at the first call. Collective. Returns null, on all
+  // ranks, if there can be none.
+  [[nodiscard]] std::shared_ptr<TeamNetwork> network(MpiSetUp& set_up, const Settings& settings);
 
   // A communicator's place. Its destructor gives the place back.
   class CommunicatorPlace {
@@ -110,10 +115,13 @@ class Team {
   // False if calls may come with GPU memory that offbeat can copy and the host cannot take. A rank does not
   // know what memory other ranks pass, so no trial may then give a call to the host.
   bool host_takes_all_memory_ = true;
+  // True if the user wants a network of offbeat's own, and there are several nodes.
+  bool has_network_ = false;
 
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<const TeamPlans> plans_;
   std::weak_ptr<PrivateCommunicator> messages_;
+  std::weak_ptr<TeamNetwork> network_;
   std::vector<PlaceState> places_;
   int idle_boards_ = 0;
 };

@@ -46,6 +46,7 @@ class MpiTransport final : public BoardTransport {
 
   using BoardTransport::start;
   [[nodiscard]] bool start(Transfer& transfer) override;
+  [[nodiscard]] bool needs_host() const override { return true; }
 
  private:
   [[nodiscard]] bool has_messages() const override { return !requests_.empty(); }

@@ -37,8 +37,9 @@ bool is_int(std::int64_t value) {
 
 bool has_count_for_each_rank(std::string_view name) {
   constexpr std::string_view with_counts[] = {
-      "_Allgatherv",        "_Iallgatherv",          "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
-      "_Ireduce_scatter_c", "_Reduce_scatter_init_c"};
+      "_Allgatherv",        "_Iallgatherv",           "_Alltoallv", "_Ialltoallv", "_Reduce_scatter_c",
+      "_Ireduce_scatter_c", "_Reduce_scatter_init_c", "_Gatherv",   "_Igatherv",   "_Scatterv",
+      "_Iscatterv"};
   return std::ranges::any_of(with_counts,
                              [&](std::string_view part) { return name.find(part) != name.npos; });
 }
@@ -53,16 +54,28 @@ const std::vector<int>& keep_forever(const std::vector<int>& array) {
   return *arrays->insert(array).first;
 }
 
+// Returns what a function of the other MPI, such as PMPI_Comm_size, says of a communicator.
+int ask(Word communicator, const char* name) {
+  int answer = 0;
+  void* function = dlsym(other_family.load(std::memory_order_acquire), name);
+  if (function != nullptr) reinterpret_cast<int (*)(Word, int*)>(function)(communicator, &answer);
+  return answer;
+}
+
+bool is_inter(Word communicator) { return ask(communicator, "PMPI_Comm_test_inter") != 0; }
+
 // Returns the number of ranks of the communicator, or of the remote group of an inter-communicator.
 std::size_t ranks_of(Word communicator) {
-  const auto ask = [&](const char* name) {
-    int answer = 0;
-    void* function = dlsym(other_family.load(std::memory_order_acquire), name);
-    if (function != nullptr) reinterpret_cast<int (*)(Word, int*)>(function)(communicator, &answer);
-    return answer;
-  };
-  const int ranks = ask(ask("PMPI_Comm_test_inter") != 0 ? "PMPI_Comm_remote_size" : "PMPI_Comm_size");
-  return static_cast<std::size_t>(ranks);
+  return static_cast<std::size_t>(
+      ask(communicator, is_inter(communicator) ? "PMPI_Comm_remote_size" : "PMPI_Comm_size"));
+}
+
+// Returns true if only the root has lists of counts, and this rank is not the root. MPI_ROOT is -3 or -4.
+bool has_no_lists(std::string_view name, int root, Word communicator) {
+  const bool has_root = name.find("catterv") != name.npos || name.find("Gatherv") != name.npos ||
+                        name.find("Igatherv") != name.npos;
+  if (!has_root) return false;
+  return is_inter(communicator) ? root > -3 : root != ask(communicator, "PMPI_Comm_rank");
 }
 
 }  // namespace
@@ -95,10 +108,15 @@ NarrowedCall::NarrowedCall(const ForwardedFunction& function, std::span<Word> ar
   const Word communicator = arguments[arguments.size() - (is_persistent ? 3 : is_nonblocking ? 2 : 1)];
   // MPI_Alltoallv_c: with MPI_IN_PLACE the send side has no counts.
   const std::size_t idle = arguments.size() >= 9 && is_in_place(arguments[0]) ? 4 : 0;
+  const auto root = static_cast<int>(arguments[arguments.size() - (is_persistent    ? 4
+                                                                   : is_nonblocking ? 3
+                                                                                    : 2)]);
+  const bool has_lists = !has_no_lists(name, root, communicator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const CountArgument kind = function.arguments()[i];
     if (kind == CountArgument::one) fits_ = fits_ && is_int(static_cast<std::int64_t>(arguments[i]));
-    if (kind == CountArgument::array && i >= idle) arguments[i] = narrowed(arguments[i], communicator);
+    if (kind == CountArgument::array && i >= idle && has_lists)
+      arguments[i] = narrowed(arguments[i], communicator);
   }
 }
 

@@ -55,17 +55,18 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
 
   Outcome copy() {
     constexpr bool is_bcast = collective == Collective::bcast;
+    constexpr bool is_scatter = giver_taker_roles.root_gives && !is_bcast;
     const Types& types = process_.types();
     Side& input = kept_.input;
     Side& output = kept_.output;
     bool in_place = false;  // true if the block, or the blocks, that this rank gives itself are in place
-    if constexpr (collective == Collective::scatter) {
+    if constexpr (is_scatter) {
       in_place = gives() && call_.output.data == MPI_IN_PLACE;
     } else if constexpr (!is_bcast) {
       in_place = takes() && call_.input.data == MPI_IN_PLACE;
     }
-    const bool has_output = takes() && !(in_place && collective == Collective::scatter);
-    const bool has_input = gives() && !is_bcast && !(in_place && collective != Collective::scatter);
+    const bool has_output = takes() && !(in_place && is_scatter);
+    const bool has_input = gives() && !is_bcast && !(in_place && !is_scatter);
     if (has_input && !input.read_arguments(types, call_.input, giver_taker_roles.is_personalised ? size_ : 1))
       return {};
     if (has_output && !read_output()) return {};
@@ -106,7 +107,8 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
   [[nodiscard]] bool host_accepts_uncommitted_output() const {
     return process_.host.mpi == HostMpi::open_mpi &&
            (collective == Collective::gather || collective == Collective::scatter ||
-            collective == Collective::allgather || collective == Collective::allgatherv);
+            collective == Collective::allgather || collective == Collective::allgatherv ||
+            collectives_with_lists_at_root.contain(collective));
   }
 
   // Returns false if the host has to judge the output.
@@ -129,7 +131,7 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
         input.blocks(), output.blocks()};
     if constexpr (collective == Collective::bcast) {
       if (gives()) call.input = call.output;
-    } else if (in_place && collective == Collective::scatter) {
+    } else if (in_place && giver_taker_roles.root_gives) {
       call.output = input.blocks().block_of(input.vector(), rank_, size_);
     } else if (in_place && giver_taker_roles.is_personalised) {
       call.input = call.output;
@@ -153,9 +155,12 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
       return call_.input.counts.is_same_array(call_.output.counts) && call_.input.data == call_.output.data;
     } else {
       std::int64_t own = 0;  // where the block begins, in elements
-      if constexpr (collective == Collective::allgatherv) {
+      if constexpr (collective == Collective::allgatherv || collective == Collective::gatherv) {
         if (call_.input.count == 0 || call_.output.counts[rank_] == 0) return false;
         own = call_.output.displacements[rank_];
+      } else if constexpr (collective == Collective::scatterv) {
+        if (call_.output.count == 0 || call_.input.counts[rank_] == 0) return false;
+        own = call_.input.displacements[rank_];
       } else {
         if (call_.input.count == 0 || call_.input.count != call_.output.count) return false;
         if (collective != Collective::alltoall) own = rank_ * call_.input.count;

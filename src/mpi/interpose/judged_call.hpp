@@ -48,19 +48,27 @@ class JudgedCall {
   static constexpr Roles giver_taker_roles = roles_of(collective);
   static constexpr bool has_data = moves_data(collective);
   static constexpr bool has_lists = collective == Collective::reduce_scatter;
+  static constexpr bool has_listed_blocks =
+      collective == Collective::allgatherv || has_unknown_length(collective);
   static constexpr bool has_blocks = has_lists || collective == Collective::reduce_scatter_block;
   static constexpr bool needs_rank_and_size = collective_facts.has_root || has_blocks ||
                                               !giver_taker_roles.rank_0_takes ||
                                               (has_data && !collective_facts.has_operation);
 
-  // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator.
+  // Finds this rank and the number of ranks. Returns false if the root is not a rank of the communicator, or
+  // the lists of an inter-communicator are not to be read: they have an entry for each rank of the other
+  // group.
   [[nodiscard]] bool find_rank_and_size() {
     if (const Communicator* mine = carrier_.find_known(process_, call_.communicator)) {
+      if (has_listed_blocks && !mine->serves() && mine->is_inter()) return false;
       rank_ = mine->rank();
       size_ = mine->size();
     } else if (call_.communicator == MPI_COMM_NULL) {
       return false;
     } else {
+      int is_inter = 0;
+      if (has_listed_blocks) process_.host.Comm_test_inter(call_.communicator, &is_inter);
+      if (is_inter != 0) return false;
       rank_ = process_.host.rank_in(call_.communicator);
       size_ = process_.host.size_of(call_.communicator);
     }

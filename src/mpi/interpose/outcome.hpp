@@ -39,6 +39,9 @@ inline constinit thread_local Communicator* communicator_of_call [[gnu::tls_mode
 [[nodiscard]] inline int code_of_exception() {
   try {
     throw;
+  } catch (const BoardError& error) {
+    if (error.code != MPI_SUCCESS) return error.code;
+    return error.trouble == Trouble::mismatch ? MPI_ERR_ARG : MPI_ERR_INTERN;
   } catch (const CommunicationError& error) {
     return error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN;
   } catch (const std::bad_alloc&) {

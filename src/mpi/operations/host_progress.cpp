@@ -52,8 +52,8 @@ HostProgress::HostProgress(const Host& host, const std::vector<int>& cpus)
 {
 }
 
-void HostProgress::ensure() const {
-  if (thread_.does_all_work()) thread_.ensure();
+void HostProgress::ensure(bool in_thread) const {
+  if (thread_.does_all_work() || in_thread) thread_.ensure(in_thread);
   if (register_callback_) {
     if (hook_duty.begins()) register_callback_(advance_in_open_mpi);
     return;

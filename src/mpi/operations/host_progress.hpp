@@ -14,6 +14,9 @@
 //  - Others: ProgressThread advances operations that no thread has advanced for a while. For a communicator
 //    it makes no call of the host, so operations that send messages stay with the host here, too.
 //
+// If the user wants it (OFFBEAT_NETWORK=tcp), the messages of operations go by a network of offbeat's own,
+// and ProgressThread advances them under every host.
+//
 // If the user has given it CPUs, ProgressThread does the work of all operations on the board of a node, under
 // every host.
 #pragma once
@@ -36,8 +39,9 @@ class HostProgress {
   // Returns true if a thread does the work of operations that send no messages, from their beginning.
   [[nodiscard]] bool has_working_thread() const { return thread_.does_all_work(); }
 
-  // Call this when an operation is under way.
-  void ensure() const;
+  // Call this when an operation is under way. `in_thread`: ProgressThread advances it also if the host calls
+  // offbeat, because the program may compute for long.
+  void ensure(bool in_thread = false) const;
   // What else is to be called, in a thread of the program.
   struct Listener {
     void (*on_poll)() noexcept;     // whenever the host polls; only Open MPI tells of this

@@ -8,13 +8,13 @@
 #define _GNU_SOURCE
 #include "interface.h"
 
-enum { COLLECTIVES = 14, MOST_RANKS = 4, LENGTHS = 2, STARTS = 2 };
+enum { COLLECTIVES = 16, MOST_RANKS = 4, LENGTHS = 2, STARTS = 2 };
 enum form { BLOCKING, NONBLOCKING, PERSISTENT };
 static const char *const form_names[] = {"blocking", "nonblocking", "persistent"};
 static const char *const names[COLLECTIVES] = {
     "allreduce", "barrier",   "bcast",  "reduce",  "allgather",      "allgatherv",
     "alltoall",  "alltoallv", "gather", "scatter", "reduce_scatter", "reduce_scatter_block",
-    "scan",      "exscan"};
+    "scan",      "exscan",    "gatherv", "scatterv"};
 static const int lengths[LENGTHS] = {2, 20000};
 enum { LONGEST = 20000 };
 
@@ -53,6 +53,8 @@ static void call(int which, enum form form, int n, int *to, MPI_Comm c, MPI_Requ
     case 11: CALL(Reduce_scatter_block, reduce_scatter_block, in, to, n, MPI_INT, MPI_SUM, c);
     case 12: CALL(Scan, scan, in, to, n, MPI_INT, MPI_SUM, c);
     case 13: CALL(Exscan, exscan, in, to, n, MPI_INT, MPI_SUM, c);
+    case 14: CALL(Gatherv, gatherv, in, n, MPI_INT, to, counts, places, MPI_INT, 0, c);
+    case 15: CALL(Scatterv, scatterv, in, counts, places, MPI_INT, to, n, MPI_INT, 0, c);
   }
 }
 

@@ -164,16 +164,18 @@ enum What {
   alltoall,
   alltoallv,
   gather,
+  gatherv,
   scatter,
+  scatterv,
   reduce_scatter,
   reduce_scatter_block,
   scan,
   exscan
 };
-const char* const names[] = {"bcast",     "reduce",     "allreduce",      "barrier",
-                             "allgather", "allgatherv", "alltoall",       "alltoallv",
-                             "gather",    "scatter",    "reduce_scatter", "reduce_scatter_block",
-                             "scan",      "exscan"};
+const char* const names[] = {
+    "bcast",     "reduce", "allreduce", "barrier", "allgather", "allgatherv",     "alltoall",
+    "alltoallv", "gather", "gatherv",   "scatter", "scatterv",  "reduce_scatter", "reduce_scatter_block",
+    "scan",      "exscan"};
 constexpr unsigned whats = std::size(names);
 
 std::mutex checking;  // guards what check.h counts
@@ -334,6 +336,8 @@ Rest copy(Call& call) {
     return (from * 5 + to * 3 + static_cast<int>(call.number)) % 4 * n / unit * unit / 2 / unit * unit;
   };
   std::vector<int> sent = call.equal(1, n), received = call.equal(p, n);
+  const bool scatters = call.what == scatter || call.what == scatterv;
+  const bool gathers = call.what == gather || call.what == gatherv;
   switch (call.what) {
     case alltoall:
       sent = call.equal(p, n);
@@ -345,7 +349,13 @@ Rest copy(Call& call) {
     case bcast:
       received = call.equal(1, n);
       break;
+    case scatterv:
+      for (int r = 0; r < p; ++r) received[static_cast<std::size_t>(r)] = pair(call.root, r);
+      sent = received;
+      received = {pair(call.root, me)};
+      break;
     case allgatherv:
+    case gatherv:
       sent = {pair(me, 0)};
       for (int r = 0; r < p; ++r) received[static_cast<std::size_t>(r)] = pair(r, 0);
       break;
@@ -361,22 +371,23 @@ Rest copy(Call& call) {
     default:
       break;
   }
-  const bool has_lists = call.what == allgatherv || call.what == alltoallv;
+  const bool has_lists = call.what == allgatherv || call.what == alltoallv || call.what == gatherv;
   struct Memory {
     Side input, output;
     Place input_place, output_place;
     Memory(Side from, Side to) : input(std::move(from)), output(std::move(to)) {}
   };
   const Shape input_shape = call.any_shape();
-  const auto memory = std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv),
-                                               Side(call.any_shape(), received, has_lists));
+  const auto memory =
+      std::make_shared<Memory>(Side(input_shape, sent, call.what == alltoallv || call.what == scatterv),
+                               Side(call.any_shape(), received, has_lists));
   auto& [input, output, input_place, output_place] = *memory;
-  const bool is_personalised = call.what == alltoall || call.what == alltoallv || call.what == scatter;
+  const bool is_personalised = call.what == alltoall || call.what == alltoallv || scatters;
   for (std::size_t block = 0; block < sent.size(); ++block)
     fill(call, input, block, me, is_personalised ? static_cast<int>(block) : 0);
   bool in_place = call.in_place && call.what != bcast;
-  if (call.what == gather || call.what == scatter) in_place = in_place && is_root;
-  if (in_place && call.what != scatter) {
+  if (gathers || scatters) in_place = in_place && is_root;
+  if (in_place && !scatters) {
     for (std::size_t block = 0; block < received.size(); ++block) {
       if (is_personalised) {
         fill(call, output, block, me, static_cast<int>(block));
@@ -386,8 +397,8 @@ Rest copy(Call& call) {
     }
   }
   if (call.what == bcast && is_root) fill(call, output, 0, me, 0);
-  void* const from = in_place && call.what != scatter ? MPI_IN_PLACE : input_place.of(input.memory, call.own);
-  void* const to = in_place && call.what == scatter ? MPI_IN_PLACE : output_place.of(output.memory, call.own);
+  void* const from = in_place && !scatters ? MPI_IN_PLACE : input_place.of(input.memory, call.own);
+  void* const to = in_place && scatters ? MPI_IN_PLACE : output_place.of(output.memory, call.own);
   const int count = input.count();
   switch (call.what) {
     case bcast:
@@ -413,17 +424,27 @@ Rest copy(Call& call) {
       MAKE(call, Gather, Igather, from, count, input.type(), is_root ? to : nullptr, output.count(),
            output.type(), call.root, call.communicator);
       break;
+    case gatherv:
+      MAKE(call, Gatherv, Igatherv, from, count, input.type(), is_root ? to : nullptr,
+           is_root ? output.counts.data() : nullptr, is_root ? output.displacements.data() : nullptr,
+           output.type(), call.root, call.communicator);
+      break;
+    case scatterv:
+      MAKE(call, Scatterv, Iscatterv, is_root ? from : nullptr, is_root ? input.counts.data() : nullptr,
+           is_root ? input.displacements.data() : nullptr, input.type(), to, output.count(), output.type(),
+           call.root, call.communicator);
+      break;
     default:
       MAKE(call, Scatter, Iscatter, is_root ? from : nullptr, count, input.type(), to, output.count(),
            output.type(), call.root, call.communicator);
   }
-  const bool takes = (call.what != gather || is_root) && !(in_place && call.what == scatter);
+  const bool takes = (!gathers || is_root) && !(in_place && scatters);
   return [memory, is_personalised, takes](Call& made) {
     Side& result = memory->output;
     memory->input_place.bring_back(memory->input.memory);
     memory->output_place.bring_back(memory->output.memory);
     if (takes) {
-      const bool has_one_giver = made.what == bcast || made.what == scatter;
+      const bool has_one_giver = made.what == bcast || made.what == scatter || made.what == scatterv;
       for (std::size_t block = 0; block < result.counts.size(); ++block)
         expect(made, result, block, has_one_giver ? made.root : static_cast<int>(block),
                is_personalised ? made.rank : 0);

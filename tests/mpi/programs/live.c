@@ -5,6 +5,7 @@
  *   late        rank 1 computes for 5 ms before each
  *   hang        rank 1 computes for most of the time before the last
  *   asleep      likewise, and sleeps instead
+ *   receives    likewise, and waits for a message of rank 2 that comes late
  *   handled     likewise, and has handlers for all signals that programs may use
  *   busy        likewise, with threads that allocate, children, and a timer's signals
  */
@@ -78,6 +79,11 @@ static void be_late(const char *kind, double seconds) {
     struct timespec time = {(time_t)seconds, 0};
     CHECK(nanosleep(&time, NULL) == 0, "the sleep ended early");
   }
+  if (strcmp(kind, "receives") == 0) {
+    int number = 0;
+    MPI_Recv(&number, 1, MPI_INT, 2, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK(number == 7, "received %d", number);
+  }
   if (strcmp(kind, "handled") == 0) {
     for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) signal(number, on_signal);
     solve(seconds);
@@ -97,6 +103,11 @@ int main(int argc, char **argv) {
     allreduce(&mine, &goes_on, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   }
   if (world_rank == 1 && !is_steady) be_late(kind, seconds);
+  if (strcmp(kind, "receives") == 0 && world_rank == 2) {
+    solve(seconds);
+    const int number = 7;
+    MPI_Send(&number, 1, MPI_INT, 1, 5, MPI_COMM_WORLD);
+  }
   int mine = 1, sum = 0;
   allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(sum == world_size, "the sum is %d", sum);

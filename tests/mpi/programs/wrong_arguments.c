@@ -56,6 +56,8 @@ static const struct {
     {"reduce_scatter_block", COMBINES},
     {"scan", COMBINES},
     {"exscan", COMBINES},
+    {"gatherv", COPIES | ELEMENTS_ONLY | OUTPUT_LISTS | ROOT},
+    {"scatterv", COPIES | INPUT_LISTS | ROOT},
 };
 enum { COLLECTIVES = sizeof collectives / sizeof *collectives };
 
@@ -87,7 +89,11 @@ static int begin(int collective, enum form form, const struct call *c, MPI_Reque
     case 10: BEGIN(Reduce_scatter, reduce_scatter, c->in, c->out, c->out_counts, c->type, c->op, c->on);
     case 11: BEGIN(Reduce_scatter_block, reduce_scatter_block, c->in, c->out, c->n, c->type, c->op, c->on);
     case 12: BEGIN(Scan, scan, c->in, c->out, c->n, c->type, c->op, c->on);
-    default: BEGIN(Exscan, exscan, c->in, c->out, c->n, c->type, c->op, c->on);
+    case 13: BEGIN(Exscan, exscan, c->in, c->out, c->n, c->type, c->op, c->on);
+    case 14:
+      BEGIN(Gatherv, gatherv, c->in, c->n, c->type, c->out, c->out_counts, c->out_places, c->out_type, c->root, c->on);
+    default:
+      BEGIN(Scatterv, scatterv, c->in, c->counts, c->places, c->type, c->out, c->m, c->out_type, c->root, c->on);
   }
 }
 
@@ -187,8 +193,8 @@ static void check_result(int collective, const char *after) {
   const int has_blocks = strstr(name, "gather") != NULL || strstr(name, "alltoall") != NULL;
   int expected = sum_to(world_size); /* allreduce, reduce, reduce_scatter */
   if (strcmp(name, "barrier") == 0 || (strcmp(name, "exscan") == 0 && is_root)) return;
-  if ((strcmp(name, "reduce") == 0 || strcmp(name, "gather") == 0) && !is_root) return;
-  if (strcmp(name, "bcast") == 0 || strcmp(name, "scatter") == 0) expected = 1;
+  if ((strcmp(name, "reduce") == 0 || strncmp(name, "gather", 6) == 0) && !is_root) return;
+  if (strcmp(name, "bcast") == 0 || strncmp(name, "scatter", 7) == 0) expected = 1;
   if (strcmp(name, "scan") == 0) expected = sum_to(world_rank + 1);
   if (strcmp(name, "exscan") == 0) expected = sum_to(world_rank);
   for (int block = 0; block < (has_blocks ? world_size : 1); ++block)

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "collectives/call.hpp"
+#include "node/board_shape.hpp"
 
 namespace offbeat::direct {
 
@@ -46,11 +48,29 @@ class BlockExchange {
   }
 
   [[nodiscard]] bool is_personalised() const { return roles_.is_personalised; }
-  // Returns the number of pieces in a giver's window: one for each taker, or one for all of them.
-  [[nodiscard]] int pieces() const { return roles_.is_personalised ? ranks_ - 1 : 1; }
+  // Returns the number of pieces in a window: one for each taker, or one for all of them.
+  [[nodiscard]] int pieces() const { return has_pieces() ? ranks_ - 1 : 1; }
   // Returns the index of the piece for `taker`. The piece of the rank after `giver` is the first one.
   [[nodiscard]] std::size_t piece_of(int giver, int taker) const {
-    return roles_.is_personalised ? static_cast<std::size_t>((taker - giver - 1 + ranks_) % ranks_) : 0;
+    return has_pieces() ? static_cast<std::size_t>((taker - giver - 1 + ranks_) % ranks_) : 0;
+  }
+  // Returns the rank whose window, and maybe slot, has what `giver` gives to `taker`. If only the root knows
+  // all lengths, the root and each other rank use those of the other rank.
+  [[nodiscard]] int window_owner(int giver, int taker) const {
+    return has_lists_at_root() && roles_.root_gives ? taker : giver;
+  }
+  // Returns true if only the root knows all lengths. Short blocks then have no part in the long form.
+  [[nodiscard]] bool has_lists_at_root() const {
+    return collectives_with_lists_at_root.contain(call_.collective);
+  }
+  // Returns true if such a block is too long for a slot, which also has its length.
+  static constexpr std::size_t bytes_of_length = sizeof(std::uint64_t);
+  [[nodiscard]] static constexpr bool is_past_slot(std::size_t bytes) {
+    return bytes > BoardShape::inline_bytes - bytes_of_length;
+  }
+  // Returns how many elements of a block of `count` go through a window.
+  [[nodiscard]] std::size_t count_in_window(std::size_t count) const {
+    return has_lists_at_root() && !is_past_slot(count * call_.output.width) ? 0 : count;
   }
   // Returns true if no block goes to several ranks, and none is combined with others.
   [[nodiscard]] bool has_channels() const {
@@ -63,6 +83,8 @@ class BlockExchange {
   [[nodiscard]] int ranks() const { return ranks_; }
 
  private:
+  [[nodiscard]] bool has_pieces() const { return roles_.is_personalised && !has_lists_at_root(); }
+
   const Call& call_;
   const Roles roles_ = roles_of(call_.collective);
   const int rank_;

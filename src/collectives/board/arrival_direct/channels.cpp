@@ -13,14 +13,14 @@ namespace {
 // again. The two ranks need no other rank, so a late rank delays only what it gives and takes itself.
 class WindowChannel {
  public:
-  // Sends `length` elements, which both ranks know. In `round`, a piece is the whole channel.
-  WindowChannel(const WindowRound& round, int giver, int taker, std::size_t length)
+  // Sends a block of `count` elements, which both ranks know. In `round`, a piece is the whole channel.
+  WindowChannel(const WindowRound& round, int giver, int taker, std::size_t count)
       : round_(round),
-        giver_(giver),
+        owner_(round.exchanged.window_owner(giver, taker)),
         piece_(round.exchanged.piece_of(giver, taker)),
         place_(round.window_place(giver, taker)),
-        length_(length) {
-    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length * round.width / 4;
+        length_(round.exchanged.count_in_window(count)) {
+    const std::size_t spread = static_cast<std::size_t>(round.pieces) * length_ * round.width / 4;
     const std::size_t bytes =
         std::clamp<std::size_t>(spread, BoardShape::smallest_chunk, std::size_t{64} << 10);
     chunk_ = std::min((bytes + round.width - 1) / round.width, round.most_elements);
@@ -38,10 +38,11 @@ class WindowChannel {
   }
   // The giver counts in put_count() the chunks that it has put on the board. The taker counts in
   // taken_count() the chunks that it has read.
-  [[nodiscard]] Board::Word& put_count() const { return round_.board.step(round_.tag, piece_).word(giver_); }
+  [[nodiscard]] Board::Word& put_count() const { return round_.board.step(round_.tag, piece_).word(owner_); }
   [[nodiscard]] Board::Word& taken_count() const {
     const auto pieces = static_cast<std::size_t>(round_.pieces);
-    return round_.board.step(round_.tag, pieces + piece_).word(giver_);
+    if (pieces == 1) return round_.board.relay_word(round_.tag, owner_, 0);
+    return round_.board.step(round_.tag, pieces + piece_).word(owner_);
   }
   // Returns the count in a word. At least `known` is known already, because a word has only the last 16 bits
   // of the count.
@@ -60,7 +61,7 @@ class WindowChannel {
     return std::min(chunk_, length_ - chunk * chunk_);
   }
   const WindowRound& round_;
-  const int giver_;
+  const int owner_;  // of the window
   const std::size_t piece_;
   const Vector place_;
   const std::size_t length_;
@@ -72,10 +73,10 @@ class WindowChannel {
 
 // Each piece needs two words: for the chunks that were put, and for those that were taken.
 bool board_has_channels(const Board& board, int pieces) {
-  return 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
+  return pieces == 1 || 2 * static_cast<std::size_t>(pieces) <= board.shape().most_chunks();
 }
 
-Task run_through_channels(const WindowRound& round) {
+Task run_through_channels(const WindowRound& round, const ListsAtRoot* lists) {
   const BlockExchange& exchanged = round.exchanged;
   Board& board = round.board;
   const int ranks = round.net.size;
@@ -83,9 +84,10 @@ Task run_through_channels(const WindowRound& round) {
   const Scratch memory(true, 3 * places, sizeof(std::size_t));
   auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks given to each rank
   std::size_t* taken = given + places;                                 // chunks taken from each rank
-  std::size_t* known = taken + places;  // chunks that each rank is known to have taken
+  // How many chunks each rank is known to have taken or, if this rank gives it nothing, 1 after its slot.
+  std::size_t* known = taken + places;
   std::fill_n(given, 3 * places, 0);
-  bool has_own = exchanged.keeps_own_block();
+  bool has_own = exchanged.keeps_own_block() && lists == nullptr;
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
     for (bool got_further = false; !got_further && !is_over;) {
@@ -124,6 +126,17 @@ Task run_through_channels(const WindowRound& round) {
         const int giver = (round.net.rank + k) % ranks;
         if (!exchanged.gives(giver)) continue;
         const auto from = static_cast<std::size_t>(giver);
+        if (lists != nullptr && known[from] == 0) {
+          if (!lists->has_arrived(giver)) {
+            is_over = false;
+            continue;
+          }
+          const Reading reading = lists->reading_of(giver);
+          co_await board.charge_fetch(giver, reading.data, reading.bytes);
+          lists->take_from(giver);
+          known[from] = 1;
+          got_further = true;
+        }
         const Vector receipt = exchanged.place_of_block_from(giver);
         const WindowChannel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put_count(), taken[from]);

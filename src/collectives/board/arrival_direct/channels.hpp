@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/task.hpp"
+#include "collectives/board/arrival_direct/lists_at_root.hpp"
 #include "collectives/board/arrival_direct/window_round.hpp"
 
 namespace offbeat::direct {
@@ -11,7 +12,7 @@ namespace offbeat::direct {
 // Returns true if the board has words for the channels of windows with this many pieces.
 [[nodiscard]] bool board_has_channels(const Board& board, int pieces);
 // Moves all blocks that this rank gives or takes through channels, at the pace of each other rank. In
-// `round`, a piece is a whole channel.
-[[nodiscard]] Task run_through_channels(const WindowRound& round);
+// `round`, a piece is a whole channel. If there are `lists`, short blocks come in slots.
+[[nodiscard]] Task run_through_channels(const WindowRound& round, const ListsAtRoot* lists = nullptr);
 
 }  // namespace offbeat::direct

@@ -51,7 +51,7 @@ class WindowRound {
   // If each of two ranks reads what the other writes, they swap places in every other round.
   [[nodiscard]] Vector window_place(int giver, int taker) const {
     if (windows_are_swapped_) std::swap(giver, taker);
-    const Vector window{board.window(tag, giver), window_elements(), width};
+    const Vector window{board.window(tag, exchanged.window_owner(giver, taker)), window_elements(), width};
     return window.slice(begin_of(giver, taker), most_elements);
   }
   // Returns where the piece for `taker` begins among those of `giver`, in elements.

@@ -131,14 +131,14 @@ Task order_by_member(Endpoint net, BlockLengths traffic, ConstVector by_place, c
 
 // Gathers the blocks of all members at the leader of a node; only the leader's `all` has memory for them.
 Task gather_at_leader(Endpoint node, ConstVector mine, const ListedBlocks& members, Vector all) {
-  Call call{Collective::gatherv, mine, all};
+  Call call{Collective::gather, mine, all};
   call.output_blocks = members.block_list();
   return within_node(node, call);
 }
 
 // Scatters the blocks of all members from the leader.
 Task scatter_from_leader(Endpoint node, ConstVector all, const ListedBlocks& members, Vector mine) {
-  Call call{Collective::scatterv, all, mine};
+  Call call{Collective::scatter, all, mine};
   call.input_blocks = members.block_list();
   return within_node(node, call);
 }

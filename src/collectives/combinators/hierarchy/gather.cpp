@@ -38,7 +38,6 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   }
   if (nodes.is_leader) {
     Call between = call.with_input_and_output(nodes.is_alone ? call.input : ConstVector(of_node), result);
-    between.collective = Collective::gatherv;
     between.root = nodes.root_node;
     between.output_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);

@@ -9,19 +9,6 @@
 namespace offbeat::hierarchies {
 namespace {
 
-// Returns the collective whose repertoire serves `collective`: gatherv and scatterv exist only inside
-// hierarchies.
-Collective collective_with_repertoire(Collective collective) {
-  switch (collective) {
-    case Collective::gatherv:
-      return Collective::gather;
-    case Collective::scatterv:
-      return Collective::scatter;
-    default:
-      return collective;
-  }
-}
-
 // From here on ranks that combine a share each are faster than a tree (rules of reduce on one node).
 bool is_for_shares(const Call& call, int ranks) {
   constexpr std::size_t shortest_bytes = std::size_t{16} << 10;
@@ -32,7 +19,7 @@ bool is_for_shares(const Call& call, int ranks) {
 
 const Algorithm& algorithm_on_node(const Call& call, int ranks, bool has_board) {
   if (has_board && is_for_shares(call, ranks)) return reduce_algorithms::arrival_shares;
-  const Repertoire& known = repertoire(collective_with_repertoire(call.collective));
+  const Repertoire& known = repertoire(call.collective);
   return **std::ranges::find_if(known.algorithms, [&](const Algorithm* each) {
     return has_board ? each->needs.board == OnBoard::one_node : each->name == known.without_host;
   });

@@ -65,7 +65,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
   if (nodes.is_alone) co_return;
-  Call within{Collective::scatterv, of_node.vector(), call.output};
+  Call within{Collective::scatter, of_node.vector(), call.output};
   within.input_blocks = members.block_list();
   co_await within_node(node, within);
 }

@@ -42,7 +42,6 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   if (nodes.is_leader) {
     Call between = call.with_input_and_output(given, nodes.is_alone ? call.output : taken.vector());
     if (is_root) between.output = {nullptr, number * block, width};
-    between.collective = Collective::scatterv;
     between.root = nodes.root_node;
     between.input_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
