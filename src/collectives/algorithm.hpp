@@ -133,11 +133,11 @@ struct Algorithm {
 // Returns true if an algorithm only names its vectors in computations. It may then get vectors that no CPU
 // can read: stand-ins, and memory of a device. On the board of one node every algorithm is like that, except
 // in its immediate form. An alltoallv of any length tries the immediate form first, but that leaves long
-// vectors alone.
+// vectors alone. A gatherv or scatterv of any length is in slots in part.
 [[nodiscard]] inline bool may_have_stand_ins(const Algorithm& algorithm, bool has_immediate,
                                              Collective collective) {
-  return algorithm.needs.board == OnBoard::one_node &&
-         (!has_immediate || collective == Collective::alltoallv);
+  return algorithm.needs.board == OnBoard::one_node && collective != Collective::gatherv &&
+         collective != Collective::scatterv && (!has_immediate || collective == Collective::alltoallv);
 }
 
 // An algorithm with its arguments, such as "pipeline(4, grid(8x4, ring, rabenseifner))".

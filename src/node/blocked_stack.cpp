@@ -293,8 +293,8 @@ class Machine {
   std::size_t depth_ = 0;
 };
 
-// Returns the row for an address.
-std::optional<Row> row_for(std::uintptr_t address) {
+// Returns the row for an address. Apart, so that no function has a large frame.
+[[gnu::noinline]] std::optional<Row> row_for(std::uintptr_t address) {
   dwarf_eh_bases bases{};
   const auto* const entry =
       static_cast<const unsigned char*>(_Unwind_Find_FDE(reinterpret_cast<void*>(address), &bases));

@@ -128,8 +128,9 @@ bool Board::is_between_uses(int stage) const {
   };
   std::uint64_t number = 0;
   for (int owner = 0; owner < size; ++owner) {
-    const std::uint64_t without = of(owner).without_windows.load(std::memory_order_acquire);
     const std::uint64_t begun = of(owner).begun.load(std::memory_order_seq_cst);
+    // Read after `begun`, so that it has all that the rank counted before it began.
+    const std::uint64_t without = of(owner).without_windows.load(std::memory_order_relaxed);
     if (owner == 0) number = without + begun;
     if (without + begun != number || of(owner).ended.load(std::memory_order_acquire) != begun) return false;
   }

@@ -149,8 +149,10 @@ def test_every_collective_that_is_benchmarked_has_algorithms_of_the_host(vendor:
     without = [
         collective for collective in COLLECTIVES if not host_algorithms.known_names(vendor, collective)
     ]
-    # Intel's reference numbers those of reduce_scatter_block and does not name them.
-    assert without == (["reduce_scatter_block"] if vendor == "Intel MPI" else [])
+    # No rule can tell lengths of gatherv and scatterv apart. Intel's reference numbers those of
+    # reduce_scatter_block and does not name them.
+    unnamed = ["reduce_scatter_block"] if vendor == "Intel MPI" else []
+    assert set(without) == {"gatherv", "scatterv", *unnamed}
 
 
 def test_sizes_are_floats_that_an_mpi_call_can_count() -> None:

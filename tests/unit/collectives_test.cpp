@@ -48,8 +48,8 @@ std::vector<Named> in_pipelines() {
     if (collective == Collective::allreduce) continue;
     for (const char* beginning : {"pipeline(4, ", "pipeline(100B, ", "pipeline(2, pipeline(3, "}) {
       std::string text = beginning + name;
-      text.append(
-          static_cast<std::size_t>(std::ranges::count(text, '(') - std::ranges::count(text, ')')), ')');
+      text.append(static_cast<std::size_t>(std::ranges::count(text, '(') - std::ranges::count(text, ')')),
+                  ')');
       if (parse_expression(collective, text).why_unsuitable({.ranks = 2}).empty())
         all.emplace_back(collective, text);
     }

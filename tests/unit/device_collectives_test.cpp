@@ -119,7 +119,9 @@ class DeviceCollectives : public testing::Test {
       for (std::size_t k = 0; k < cases.size(); ++k) {
         const Expression expression = expression_on_board(cases[k].collective);
         Call call = calls[k].args(rank);
-        const bool is_on_device = who == Who::all || (who == Who::some && (rank + k) % 2 == 0);
+        const bool is_chosen = who == Who::all || (who == Who::some && (rank + k) % 2 == 0);
+        const bool is_on_device =
+            is_chosen && may_have_stand_ins(*expression.algorithm, false, cases[k].collective);
         std::optional<OnDevice> on_device;
         if (is_on_device) on_device.emplace(call, ranks);
         const StandInCopies* const stand_ins = on_device ? &*on_device : nullptr;

@@ -97,9 +97,7 @@ def of_host(vendor: str, collective: str) -> list[str]:
     return [f"native({name})" for name in host_algorithms.known_names(vendor, collective)]
 
 
-def plain(
-    collective: str, place: Place, size_bytes: int, radixes: Sequence[int] | None = None
-) -> list[str]:
+def plain(collective: str, place: Place, size_bytes: int, radixes: Sequence[int] | None = None) -> list[str]:
     """The algorithms that are not made of others. With these the race begins.
 
     It leaves out algorithms whose bits differ from run to run, and those for one late rank that the user has
