@@ -84,7 +84,7 @@ def test_each_rank_may_describe_memory_of_a_gpu_differently(mpi: Mpi) -> None:
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libamdhip64.so.6"])
 def test_long_calls_with_memory_of_a_gpu(mpi: Mpi, name: str) -> None:
     """Vectors of up to 1.2 MB stay on the device, and go through the windows of the board in parts."""
-    calls = ("21", "60", "300000")
+    calls = ("21", "90", "300000")
     form = form_of(mpi, "by default")
     program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
     environment = variables("by default", mpi, name)

@@ -29,6 +29,8 @@ SHORT = {
     "REDUCE_SCATTER": "ring", "REDUCE_SCATTER_BLOCK": "pipeline(2, ring)",
     "SCAN": "pipeline(3, chain)", "EXSCAN": "chain",
 }  # fmt: skip
+# They have no hierarchy, and no other algorithm by messages.
+LISTS_AT_ROOT = {"OFFBEAT_GATHERV": "linear", "OFFBEAT_SCATTERV": "linear"}
 ON_NODE = {
     "ALLREDUCE": "arrival_tree", "BARRIER": "arrival_counter", "REDUCE": "arrival_tree",
     "SCAN": "arrival_prefix", "EXSCAN": "arrival_prefix",
@@ -41,7 +43,7 @@ def hierarchies(leaders: dict[str, str], node_ranks: int) -> dict[str, str]:
         f"OFFBEAT_{name}": f"hierarchy({ON_NODE.get(name, 'arrival_direct')}, {expression})"
         for name, expression in leaders.items()
     }
-    return {"OFFBEAT_NODE_RANKS": str(node_ranks)} | named
+    return {"OFFBEAT_NODE_RANKS": str(node_ranks)} | named | LISTS_AT_ROOT
 
 
 # The host serves nothing, because no call measures it.
@@ -50,8 +52,9 @@ HOW = {  # settings
     "by default": FIRST,
     "measuring alternatives": {},
     "in many rounds": FIRST | {"OFFBEAT_BOARD_KIB": "8"},
-    "by messages": {f"OFFBEAT_{name}": expression for name, expression in LONG.items()},
-    "by other messages": {f"OFFBEAT_{name}": expression for name, expression in SHORT.items()},
+    "by messages": {f"OFFBEAT_{name}": expression for name, expression in LONG.items()} | LISTS_AT_ROOT,
+    "by other messages": {f"OFFBEAT_{name}": expression for name, expression in SHORT.items()}
+    | LISTS_AT_ROOT,
     "by the host in segments": FIRST
     | {
         "OFFBEAT_ALLREDUCE": "pipeline(3, native)",
