@@ -52,9 +52,7 @@ def test_every_algorithm_has_a_job() -> None:
     for collective, known in algorithms.by_collective().items():
         texts = [job[f"OFFBEAT_{collective.upper()}"] for job in jobs]
         used = {word for text in texts for word in re.findall(r"\w+", text)}
-        # arrival_shares has no phase that a hierarchy could use, and so no part on several nodes.
-        of_one_node = {"arrival_shares"} if collective == "allreduce" else set()
-        assert {one["name"] for one in known} - used == {"native"} | of_one_node, collective
+        assert {one["name"] for one in known} - used == {"native"}, collective
     assert {len(job) for job in jobs} == {16}, "exchanges.cpp calls sixteen collectives"
 
 
