@@ -62,7 +62,8 @@ struct ProcessorClock {
 // earlier if it spins. Real time counts here, not a number of calls. A program that computes between its
 // collectives may have begun something that proceeds only in turns of the host: a long message, a write to a
 // file that holds a lock, or an epoch of a window. While turns find nothing, they take a thousandth of the
-// time that passes. If one finds something, the next one follows within a microsecond.
+// time that passes, and in the long run an eighth of that: a rank that gives a turn is late in the next call,
+// and the others wait. If a turn finds something, the next one follows within a microsecond.
 //
 // `Storage` has the state of a thread. A library that is loaded with the program may use the faster
 // initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
@@ -123,8 +124,14 @@ class TurnDueOf {
     }
     const std::uint64_t shortest = Storage::of_this_thread.shortest_turn;
     const bool was_long = took > us + 8 * shortest;
-    Storage::of_this_thread.interval =
-        was_long ? us : std::clamp(2 * before, us, std::max(usual_us * us, turns_of_interval * took));
+    const std::uint64_t usual = std::max(usual_us * us, turns_of_interval * took);
+    if (was_long) {
+      Storage::of_this_thread.interval = us;
+    } else if (before < usual) {
+      Storage::of_this_thread.interval = std::clamp(2 * before, us, usual);
+    } else {
+      Storage::of_this_thread.interval = std::min(before + before / growth, longest * usual);
+    }
     Storage::of_this_thread.interval_in_spin =
         std::min(Storage::of_this_thread.interval, std::max(usual_in_spin_us * us, turns_of_spin * shortest));
   }
@@ -133,6 +140,8 @@ class TurnDueOf {
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
   static constexpr std::uint64_t turns_of_interval = 1000;  // an interval in turns without work
+  static constexpr std::uint64_t growth = 64;  // a longer interval grows by this part of itself
+  static constexpr std::uint64_t longest = 8;  // the longest interval in usual ones
   static constexpr std::uint64_t turns_of_spin = 64;
   // The clock is read in the first calls after a turn, and then in every N-th call. Units: calls.
   static constexpr std::uint64_t calls_with_look = 16;
