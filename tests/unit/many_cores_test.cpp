@@ -115,7 +115,7 @@ TEST_P(ManyCores, MixedCallsAreRightForEveryTiming) {
   constexpr Collective with_data[] = {Collective::allreduce, Collective::bcast,      Collective::reduce,
                                       Collective::allgather, Collective::gather,     Collective::scatter,
                                       Collective::alltoallv, Collective::allgatherv, Collective::scan,
-                                      Collective::exscan};
+                                      Collective::exscan,    Collective::alltoall};
   constexpr std::size_t counts[] = {0, 1, 2, 7, 12, 13, 100, 1024, 1100};
   std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
   Sequence sequence(ranks);

@@ -13,7 +13,9 @@ namespace offbeat::direct {
 template <Collective collective>
 class InSlots {
  public:
-  static constexpr int most_ranks = most_ranks_without_tree;
+  // In an alltoall each rank needs something from every other one, so no tree reads less.
+  static constexpr int most_ranks =
+      collective == Collective::alltoall ? Board::most_ranks : most_ranks_without_tree;
   static constexpr bool all_meet = !facts_of(collective).has_root;
   static std::size_t most_bytes(int ranks) {
     const auto p = static_cast<std::size_t>(ranks);
@@ -53,7 +55,7 @@ class InSlots {
         facts_of(collective).has_operation
             ? call_.output.bytes()
             : BlockExchange(call_, rank_, board_.size).place_of_block_from(rank).bytes();
-    return {&sequence_of(rank), Board::InlineSlot::bytes_with(bytes)};
+    return {&sequence_of(rank), Board::InlineSlot::bytes_with(bytes) + (offset() > 0 ? BoardShape::line : 0)};
   }
   // Never looks at this rank's own slot: on a board of two ranks, the other one may have used it again.
   [[nodiscard]] bool has_arrived(int rank) const {
@@ -64,18 +66,19 @@ class InSlots {
     const std::byte* all = rank == rank_ ? call_.input.data : data_of(rank);
     return all == nullptr ? nullptr : all + offset();
   }
-  void take_result(const void* const* data) {
+  void take_result(const void* const* data) requires(facts_of(collective).has_operation) {
     if (!takes(rank_) || call_.output.data == nullptr) return;
-    if constexpr (facts_of(collective).has_operation) {
-      (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
-    } else {
-      for (int giver = 0; giver < board_.size; ++giver) {
-        if (!gives(giver)) continue;
-        const Vector receipt = BlockExchange(call_, rank_, board_.size).place_of_block_from(giver);
-        const void* source = data[giver];
-        if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
-      }
+    (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
+  }
+  [[nodiscard]] bool take_result() requires(!facts_of(collective).has_operation) {
+    if (!takes(rank_) || call_.output.data == nullptr) return true;
+    for (int giver = 0; giver < board_.size; ++giver) {
+      if (!gives(giver)) continue;
+      const Vector receipt = BlockExchange(call_, rank_, board_.size).place_of_block_from(giver);
+      const void* source = data(giver);
+      if (source != receipt.data && receipt.count > 0) offbeat::copy(receipt.data, source, receipt.bytes());
     }
+    return true;
   }
 
  private:
