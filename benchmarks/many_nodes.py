@@ -208,7 +208,11 @@ def summary(cells: Sequence[Cell]) -> list[list[str]]:
     found = []
     for text in SHAPES.split(","):
         shape = Shape(*map(int, text.split("x")))
-        own = [cell for cell in cells if (cell["nodes"], cell["ranks_per_node"]) == shape]
+        own = [
+            cell
+            for cell in cells
+            if (cell["nodes"], cell["ranks_per_node"]) == shape and cell["collective"] in COLLECTIVES
+        ]
         calls = [
             (collective, size)
             for collective, size in product(COLLECTIVES.split(","), map(parse_size, SIZES.split(",")))
