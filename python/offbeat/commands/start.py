@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offbeat import machine
+from offbeat.commands import launchers
 from offbeat.commands.options import StartOptions
 from offbeat.commands.output import warn
 from offbeat.mpi import launch
@@ -42,6 +43,7 @@ class StartedCommand(NamedTuple):
 
 
 def build_command(
+    verb: str,
     program: Sequence[str],
     mpi: str | None,
     where: StartOptions,
@@ -53,6 +55,7 @@ def build_command(
     base = dict(os.environ)
     ranks = where.number(base)
     path = find_program(program[0], base)
+    launchers.refuse(verb, program, path, base)
     choice = choose(mpi, path, program[1:], base)
     family = choice.install.family
     if algorithms:
