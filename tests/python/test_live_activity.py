@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from offbeat.commands import top
 from offbeat.errors import CommandError
-from offbeat.live import activity, jobs, layout
+from offbeat.live import activity, jobs, layout, places
 from offbeat.live.layout import CollectiveCounts, CommunicatorCounts, Late, Process
 from offbeat.reports import live_sheets
 from rich.console import Console
@@ -53,6 +53,24 @@ def test_a_call_to_which_a_rank_has_not_come(is_timed: bool) -> None:
     assert (stuck.collective, stuck.number, stuck.waiting, stuck.missing) == ("allreduce", 17, [0], [1])
     assert stuck.seconds == 3
     assert activity.between(after, [rank_at(0, 9, CollectiveCounts(calls=17))]).stuck == []
+
+
+def test_where_a_rank_is_while_others_wait_for_it() -> None:
+    waits = rank_at(0, 5, CollectiveCounts(calls=17, is_inside=True))
+    late = rank_at(1, 5, CollectiveCounts(calls=16))
+    assert places.is_awaited(late, [waits, late])
+    assert not places.is_awaited(waits, [waits, late])
+    come = rank_at(1, 5, CollectiveCounts(calls=17, is_inside=True))
+    assert not places.is_awaited(come, [waits, come])
+    left = rank_at(0, 5, CollectiveCounts(calls=17))  # an operation that its rank did not wait for
+    assert not places.is_awaited(late, [left, late])
+    looks = iter([[waits, late], [waits, come], [waits, late], [waits, late], []])
+    stacks = iter(
+        [["step() at a.c:7", "main() at a.c:9", "_start() in a+0x1"], ["liboffbeat-mpich.so+0x1"], []]
+    )
+    found = places.watch(late.pid, 60, lambda: next(looks), lambda _: next(stacks))
+    assert (found.looks, found.awaited) == (4, 1)  # in one it had come meanwhile, in one it did not answer
+    assert found.texts == {"step() at a.c:7, called from main() at a.c:9": 1}
 
 
 def test_a_call_that_is_not_over_counts_as_waiting() -> None:

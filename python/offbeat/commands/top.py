@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 from offbeat import _core
 from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import AsJson
-from offbeat.commands.output import new_console, print_json
+from offbeat.commands.output import new_console, print_json, warn
 from offbeat.errors import FAILED, CommandError
-from offbeat.live import activity, jobs, layout
+from offbeat.live import activity, jobs, layout, places
 from offbeat.units import format_count, parse_duration_s
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _SSH = ("ssh", "-o", "BatchMode=yes")
 _TOP = (sys.executable, "-m", "offbeat", "top")
 _HOST_LIMIT_S = 30
+_LOOK_BACK = "10s"
+_MOST_PLACES = 8
 _ANY = 1 << 20  # rows for a view that does not end with the screen
 
 
@@ -36,15 +38,25 @@ def top(
     ] = None,
     once: Annotated[bool, Option("--once", help="Look once, for --seconds, and end.")] = False,
     seconds: Annotated[
-        str, Option(metavar="TIME", help="How far the first table looks back, and how long --once looks.")
-    ] = "10s",
+        str | None,
+        Option(
+            metavar="TIME",
+            help="How far the first table looks back, and how long --once looks. Default: 10s. With --where: "
+            "look for this long.",
+        ),
+    ] = None,
     hosts: Annotated[
         str | None,
         Option(metavar="HOST,HOST", help="Look at the ranks on these hosts, by ssh, instead of this one."),
     ] = None,
     as_json: AsJson = False,
     where: Annotated[
-        int | None, Option(metavar="RANK", help="Instead: print the stack of this rank's program.")
+        int | None,
+        Option(
+            metavar="RANK",
+            help="Instead: print the stack of this rank's program; with --seconds, where it mostly is when "
+            "others wait for it.",
+        ),
     ] = None,
     raw: Annotated[
         bool, Option("--raw", help="Print the counters themselves, as --hosts reads them.")
@@ -59,13 +71,13 @@ def top(
     offbeat top
     offbeat top --once --seconds 2s
     offbeat top 1a2b3c4d --json
-    offbeat top --where 3
+    offbeat top --where 3 --seconds 10s
     offbeat top --hosts n1,n2
     """
     if raw:
         print(json.dumps([layout.to_json(each) for each in jobs.read(_names()).processes]))
         return
-    look_back_s = parse_duration_s(seconds)
+    look_back_s = parse_duration_s(seconds or _LOOK_BACK)
     first = _look(hosts)
     found = jobs.jobs_of(first.processes)
     chosen = _chosen(found, job)
@@ -75,7 +87,7 @@ def top(
         _print_list(found, as_json=as_json)
         return
     if where is not None:
-        _say_where(chosen, where, first)
+        _say_where(chosen, where, first, seconds)
     elif once or as_json or not sys.stdout.isatty():
         time.sleep(look_back_s)
         later = _job_at(_look(hosts), chosen.name)
@@ -146,14 +158,19 @@ def _print_list(found: Sequence[jobs.Job], *, as_json: bool) -> None:
     print("Look at one of them: offbeat top JOB", file=sys.stderr)
 
 
-def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
+def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot, seconds: str | None) -> None:
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
     if host := look.reached_by.get(found.key):
-        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
-        if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
+        lasts = ["--seconds", seconds] if seconds is not None else []
+        limit_s = _HOST_LIMIT_S + (parse_duration_s(seconds) if seconds is not None else 0)
+        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank), *lasts]
+        if subprocess.run(there, timeout=limit_s, check=False).returncode != 0:
             raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
+        return
+    if seconds is not None:
+        _say_places(job, found, parse_duration_s(seconds))
         return
     frames = _core.stack(found.pid)
     if not frames:
@@ -165,6 +182,20 @@ def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
     print(f"rank {rank}, the innermost frame first:")
     for frame in frames:
         print(f"  {frame}")
+
+
+def _say_places(job: jobs.Job, rank: layout.Process, seconds: float) -> None:
+    names = _names()
+    pids = {each.pid for each in job.processes}
+    files = [each for each in jobs.counter_files() if each[0] in pids]
+    found = places.watch(rank.pid, seconds, lambda: jobs.read(names, files).processes, _core.stack)
+    looks = f"{format_count(found.looks, 'look')} over {seconds:g} s"
+    if not found.awaited:
+        print(f"rank {rank.rank}: no rank of this node waited for it ({looks})")
+        return
+    print(f"rank {rank.rank}: others waited for it in {found.awaited} of {looks}; it was in")
+    for text, count in found.texts.most_common(_MOST_PLACES):
+        print(f"  {count:>4} x {text}")
 
 
 def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
@@ -200,6 +231,9 @@ def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
     else:
         console = new_console()
         console.print(_view(job, recent, console))
+        late = recent.rows[0].latest() if recent.rows and not recent.stuck else None
+        if late is not None:
+            warn(f"where rank {late[0]} is when others wait: offbeat top --where {late[0]} --seconds 10s")
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
