@@ -96,6 +96,7 @@ def test_advice_and_commands_are_said_once(offbeat: Offbeat, tmp_path: Path) -> 
     said = " ".join(offbeat("report", "run.trace").stdout.split())
     assert said.count("Rank 3 always arrives last: give it less work") == 1
     assert said.count("offbeat bench ") == 1
+    assert said.count("`offbeat top --where 3 --seconds 10s` while it runs") == 1
     assert "--sizes 8,64,512 " in said
 
 

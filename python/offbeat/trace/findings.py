@@ -222,12 +222,22 @@ class Diagnosis:
 
     @property
     def advice(self) -> list[str]:
-        """The advice for each finding. Advice that repeats an earlier one only refers to it."""
+        """The advice for each finding. Advice that repeats an earlier one only refers to it.
+
+        A trace does not know the line of a late rank: to ask for it, each record would have to wait.
+        """
         said: dict[str, int] = {}
         found = []
         for number, finding in enumerate(self.findings, start=1):
             before = said.setdefault(finding.advice, number)
             found.append(finding.advice if before == number else f"As for finding {before}.")
+        late = [number for number, finding in enumerate(self.findings) if finding.kind is Kind.LATE]
+        if late and self.training is None:
+            rank = self.findings[late[0]].ranks[0]
+            found[late[0]] += (
+                f" To see in which line rank {rank} is then, start the program with `offbeat run`, and type "
+                f"`offbeat top --where {rank} --seconds 10s` while it runs."
+            )
         return found
 
     @property
