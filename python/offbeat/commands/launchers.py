@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from offbeat.errors import CommandError
+from offbeat.mpi.launcher import NAMES
 from offbeat.mpi.program import linkage
 
-_LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "oshrun", "srun", "aprun", "jsrun"}
 # What lies beside a launcher, and not beside a program that only has the name of one.
-_COMPANIONS = {*_LAUNCHERS, "mpicc", "sbatch", "apstat", "jslist"}
+_COMPANIONS = {*NAMES, "mpicc", "sbatch", "apstat", "jslist"}
 _COUNT = re.compile(r"(?:-n|-np|--n|--np|--ntasks)=?(\d*)")
 _WITH_NAMES = {"--map-by", "--rank-by", "--bind-to"}  # their values may be names of programs, such as node
 
@@ -25,7 +25,7 @@ def refuse(verb: str, program: Sequence[str], path: Path, environment: Mapping[s
 
     A program that only has the name of one is fine: it is linked to an MPI, or no launcher lies beside it.
     """
-    if path.name not in _LAUNCHERS or not _is_launcher(program[1:], path, environment):
+    if not _is_launcher(program[1:], path, environment):
         return
     raise CommandError(
         f"{program[0]} would start once for each rank, because offbeat starts the ranks itself; "
@@ -34,6 +34,8 @@ def refuse(verb: str, program: Sequence[str], path: Path, environment: Mapping[s
 
 
 def _is_launcher(arguments: Sequence[str], path: Path, environment: Mapping[str, str]) -> bool:
+    if path.name not in NAMES:
+        return False
     folders = {path.parent, path.resolve().parent}
     others = _COMPANIONS - {path.name}
     if not any((folder / other).exists() for folder in folders for other in others):

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offbeat import machine
-from offbeat.commands import launchers
 from offbeat.commands.options import StartOptions
 from offbeat.commands.output import warn
-from offbeat.mpi import launch
+from offbeat.mpi import launch, launcher
 from offbeat.mpi.choice import Choice, choose
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import preload_library, trace_library
@@ -55,7 +54,10 @@ def build_command(
     base = dict(os.environ)
     ranks = where.number(base)
     path = find_program(program[0], base)
-    launchers.refuse(verb, program, path, base)
+    if path.name in launcher.NAMES:
+        from offbeat.commands import launchers  # few programs need it
+
+        launchers.refuse(verb, program, path, base)
     choice = choose(mpi, path, program[1:], base)
     family = choice.install.family
     if algorithms:

@@ -224,7 +224,8 @@ class Diagnosis:
     def advice(self) -> list[str]:
         """The advice for each finding. Advice that repeats an earlier one only refers to it.
 
-        A trace does not know the line of a late rank: to ask for it, each record would have to wait.
+        A trace does not know the line of a late rank. Only a rank that waits can ask for it, and under the
+        tracer the host MPI waits.
         """
         said: dict[str, int] = {}
         found = []
