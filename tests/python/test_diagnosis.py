@@ -226,6 +226,7 @@ def test_overloaded_cores_are_named_before_late_ranks(
     if said:
         assert crowded < shown.index("Rank 1 is late")
         assert "preempted 300 times; so were ranks 1..3. Give each rank a core of its own" in shown
+    assert ("find out why ranks are late" in shown.lower()) == (not said)  # first the cores
     (document,) = json.loads(offbeat("report", "--json", str(path)).stdout)["traces"]
     assert (document["contention"] is not None) == said
 

@@ -145,6 +145,19 @@ def test_one_of_several_jobs_has_to_be_named(
         top.top(where=0)
 
 
+@pytest.mark.parametrize(("waits_s", "is_said"), [(2, True), (0.01, False)])
+def test_one_look_says_how_to_ask_where_the_late_rank_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], waits_s: float, is_said: bool
+) -> None:
+    waits = CollectiveCounts(calls=9, inside_ns=2 * SECOND, waiting_ns=round(waits_s * SECOND), waits=9)
+    waits.late = {1: Late(9, waits.waiting_ns)}
+    looks = iter([[rank_at(0, 1, CollectiveCounts())], [rank_at(0, 9, waits)]])
+    monkeypatch.setattr(jobs, "read", lambda names: jobs.Snapshot(1, next(looks)))
+    top.top("100", once=True, seconds="1ms")
+    said = "offbeat: where rank 1 is while others wait: offbeat top 100 --where 1 --seconds 10s\n"
+    assert capsys.readouterr().err == (said if is_said else "")
+
+
 def test_counters_are_parsed_and_sent() -> None:
     header = struct.pack(
         "<8sIIQiiiIQq64s64s", layout.MAGIC, layout.LAYOUT, 2, 7, 100, 1, 2, 2000, 1000, 500, b"n1", b"mpich"

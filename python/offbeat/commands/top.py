@@ -28,6 +28,7 @@ _TOP = (sys.executable, "-m", "offbeat", "top")
 _HOST_LIMIT_S = 30
 _LOOK_BACK = "10s"
 _MOST_PLACES = 8
+_LEAST_SHARE = 0.05  # of the time of all ranks, for which waiting gets a hint
 _ANY = 1 << 20  # rows for a view that does not end with the screen
 
 
@@ -93,7 +94,7 @@ def top(
         later = _job_at(_look(hosts), chosen.name)
         if later is None:
             raise CommandError("the job has ended", FAILED)
-        _print(later, activity.between(chosen.processes, later.processes), as_json=as_json)
+        _print(later, activity.between(chosen.processes, later.processes), job, as_json=as_json)
     else:
         _watch(chosen, look_back_s, hosts)
 
@@ -216,7 +217,17 @@ def _view(job: jobs.Job, recent: activity.Activity | None, console: Console, hei
     return live_sheets.render(_title(job), recent, total, console.width, height)
 
 
-def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
+def _latest_rank(recent: activity.Activity) -> int | None:
+    """The rank for which others wait most, if that matters and no line says where they wait."""
+    if recent.stuck or not recent.rows:
+        return None
+    costliest = recent.rows[0]
+    late = costliest.latest()
+    matters = costliest.waiting_ns >= _LEAST_SHARE * costliest.elapsed_ns
+    return late[0] if late is not None and matters else None
+
+
+def _print(job: jobs.Job, recent: activity.Activity, job_argument: str | None, *, as_json: bool) -> None:
     if as_json:
         total = activity.between(None, job.processes)
         print_json(
@@ -231,9 +242,10 @@ def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
     else:
         console = new_console()
         console.print(_view(job, recent, console))
-        late = recent.rows[0].latest() if recent.rows and not recent.stuck else None
+        late = _latest_rank(recent)
         if late is not None:
-            warn(f"where rank {late[0]} is when others wait: offbeat top --where {late[0]} --seconds 10s")
+            named = "" if job_argument is None else f" {job_argument}"
+            warn(f"where rank {late} is while others wait: offbeat top{named} --where {late} --seconds 10s")
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:

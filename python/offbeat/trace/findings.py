@@ -218,7 +218,10 @@ class Diagnosis:
             return [*crowded, *self.training.sentences, *self.training.advice]
         if self.stakes is None:
             return [*crowded, "No call was recorded on two or more ranks, so there is nothing to compare."]
-        return [*crowded, *self.stakes.sentences]
+        said = self.stakes.sentences
+        if crowded:  # which comes before anything else that a user may do
+            said = [line for line in said if line != self.stakes.what_to_do]
+        return [*crowded, *said]
 
     @property
     def advice(self) -> list[str]:
