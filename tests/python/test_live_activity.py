@@ -158,6 +158,19 @@ def test_one_look_says_how_to_ask_where_the_late_rank_is(
     assert capsys.readouterr().err == (said if is_said else "")
 
 
+def test_another_host_is_asked_for_the_place_of_its_rank(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rank = rank_at(1, 1, CollectiveCounts())
+    monkeypatch.setattr(top, "_look", lambda hosts: jobs.Snapshot(1, [rank], {rank.key: "n1"}))
+    monkeypatch.setattr(top, "_way_to", lambda host: ("echo", host))
+    top.top(hosts="n1", where=1, seconds="20ms")
+    assert capfd.readouterr().out.endswith(" top 101 --where 1 --seconds 0.020000s\n")
+    monkeypatch.setattr(top, "_way_to", lambda host: ("false", host))
+    with pytest.raises(CommandError, match="no answer from n1"):
+        top.top(hosts="n1", where=1, seconds="20ms")
+
+
 def test_counters_are_parsed_and_sent() -> None:
     header = struct.pack(
         "<8sIIQiiiIQq64s64s", layout.MAGIC, layout.LAYOUT, 2, 7, 100, 1, 2, 2000, 1000, 500, b"n1", b"mpich"

@@ -163,15 +163,13 @@ def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot, seconds: str | Non
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
-    if host := look.reached_by.get(found.key):
-        lasts = ["--seconds", seconds] if seconds is not None else []
-        limit_s = _HOST_LIMIT_S + (parse_duration_s(seconds) if seconds is not None else 0)
-        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank), *lasts]
-        if subprocess.run(there, timeout=limit_s, check=False).returncode != 0:
-            raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
-        return
     if seconds is not None:
-        _say_places(job, found, parse_duration_s(seconds))
+        _say_places(job, found, parse_duration_s(seconds), look.reached_by.get(found.key))
+        return
+    if host := look.reached_by.get(found.key):
+        there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
+        if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
+            raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
         return
     frames = _core.stack(found.pid)
     if not frames:
@@ -185,7 +183,14 @@ def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot, seconds: str | Non
         print(f"  {frame}")
 
 
-def _say_places(job: jobs.Job, rank: layout.Process, seconds: float) -> None:
+def _say_places(job: jobs.Job, rank: layout.Process, seconds: float, host: str | None) -> None:
+    if host is not None:
+        there = [*_TOP, str(rank.pid), "--where", str(rank.rank), "--seconds", f"{seconds:f}s"]
+        try:
+            subprocess.run([*_way_to(host), *there], timeout=_HOST_LIMIT_S + seconds, check=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            raise CommandError(f"--where {rank.rank}: no answer from {host}", FAILED) from None
+        return
     names = _names()
     pids = {each.pid for each in job.processes}
     files = [each for each in jobs.counter_files() if each[0] in pids]
