@@ -82,10 +82,11 @@ std::vector<Setting> all_settings() {
               "runs, "
               "and "
               "says where it is if others wait for it (unless OFFBEAT_STALL_S=0); 0: it only counts calls"},
-      Setting{"OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60",
-              AcrossRanks::may_differ,
-              "seconds that a collective on one node may wait before offbeat prints which ranks have not "
-              "arrived; 0: never print, and start no thread that says where this rank is"},
+      Setting{
+          "OFFBEAT_STALL_S", number_parser(&Settings::stall_s, 0, 1'000'000), "60", AcrossRanks::may_differ,
+          "seconds that a collective on one node may wait before offbeat prints which ranks have not "
+          "arrived; 0: never print, and start no thread that says where this rank is (Python 3.12 and later "
+          "warn of threads in os.fork())"},
       Setting{"OFFBEAT_CHECK", yes_or_no_parser(&Settings::check), "0", AcrossRanks::equal,
               "1: before each collective, check that all ranks agree on collective, root, count, type and "
               "operation "

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/background_thread.hpp"
@@ -205,6 +208,19 @@ std::string short_text(const Answer& answer) {
   return called.empty() ? found.text : called + " called by " + found.text;
 }
 
+// Remembers the texts, because whoever asks a rank often gets the same frames, and each takes addr2line a
+// while.
+std::string remembered_text_of(const Frame& frame) {
+  constexpr std::size_t most = 10'000;
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::tuple<std::string, std::string, std::string>, std::string>;
+  const std::scoped_lock lock(mutex);
+  const std::tuple key(frame.file, frame.place, frame.function);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  if (known.size() >= most) known.clear();
+  return known[key] = text_of(frame).text;
+}
+
 // Asks a process. The answer is empty if it does not answer.
 Answer ask(const MappedCounters& other) {
   constexpr std::int64_t limit_ns = ns_per_s;
@@ -234,7 +250,7 @@ std::vector<std::string> ask_for_stack(const MappedCounters& other) {
   std::vector<std::string> lines;
   if (!answer.call.empty()) lines.push_back("the system call " + answer.call);
   for (const Frame& each : answer.frames) {
-    if (each.is_python == is_python && lines.size() < most_frames) lines.push_back(text_of(each).text);
+    if (each.is_python == is_python && lines.size() < most_frames) lines.push_back(remembered_text_of(each));
   }
   return lines;
 }

@@ -343,7 +343,14 @@ Plan make_plan(Collective collective, const PlanInputs& inputs) {
   const bool is_fixed =
       inputs.fixed != nullptr &&
       (!inputs.without_mpi || why_rule_unsuitable(collective, *inputs.fixed->expression, inputs).empty());
-  return {.rows = is_fixed ? rows_of_choice(collective, inputs) : rows_of_rules(collective, inputs),
+  std::vector<PlanRow> rows =
+      is_fixed ? rows_of_choice(collective, inputs) : rows_of_rules(collective, inputs);
+  if (has_unknown_length(collective)) {
+    // All calls take the row for length 0.
+    rows.resize(1);
+    rows.front().bytes.most = max_length;
+  }
+  return {.rows = std::move(rows),
           .native = row_of("native", RowForm::native, {}),
           .without_host = row_of(repertoire(collective).without_host, RowForm::task, Means::messages)};
 }

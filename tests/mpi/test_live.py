@@ -180,6 +180,23 @@ def test_the_view_of_a_job_with_a_late_rank(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
+def test_the_place_in_which_a_rank_is_often_late(mpi: Mpi) -> None:
+    with job(mpi, "late", 40) as process:
+        pids = ranks_of(process)
+        found = subprocess.run(
+            [OFFBEAT, "top", str(pids[0]), "--where", "1", "--seconds", "3s"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    first, *places = found.stdout.splitlines()
+    assert re.fullmatch(r"rank 1: others waited for it in \d+ of \d+ looks over 3 s; it was in", first), found
+    # The place that comes first is that of most looks.
+    assert re.match(r" +\d+ x .*(now|solve|main)\(\) at live\.c:\d+", places[0]), found
+    assert "liboffbeat" not in found.stdout
+
+
+@INSIDE_OFFBEAT
 def test_the_view_of_a_job_that_hangs(mpi: Mpi) -> None:
     with job(mpi, "hang", 30) as process:
         pids = ranks_of(process)

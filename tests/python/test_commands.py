@@ -8,7 +8,7 @@ from pathlib import Path
 
 import offbeat as package
 import pytest
-from fakes import MakeMpi, Offbeat
+from fakes import MakeMpi, Offbeat, write_program
 from made_traces import START_NS, begun
 from offbeat.commands.env import Shell, render
 from offbeat.commands.root import ROOT as COMMAND
@@ -57,6 +57,50 @@ def test_run_needs_no_dashes_before_the_program(offbeat: Offbeat, fake_mpi: Make
     fake_mpi("mpich").program(tmp_path / "solver")
     arguments = values(offbeat("run", "-n", "2", "./solver", "-n", "7", "-v").stdout, "argument")
     assert arguments[-4:] == ["./solver", "-n", "7", "-v"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["run", "mpirun", "-n", "2", "./solver", "-n", "7"], "offbeat run -n 2 -- ./solver -n 7"),
+        (
+            ["run", "-n", "2", "--", "mpiexec", "-np", "4", "--map-by", "env", "./solver"],
+            "offbeat run -n 4 --mpirun-args '--map-by env' -- ./solver",
+        ),
+        (["trace", "mpirun", "./solver"], "offbeat trace -n N -- ./solver"),
+        (["trace", "srun", "--mpi=pmix", "--ntasks=8", "./solver"],
+         "offbeat trace -n 8 --launcher 'srun --mpi=pmix' -- ./solver"),
+        (["run", "mpirun", "-n", "1", "./solver", ":", "-n", "1", "./solver"],
+         "offbeat run -n N -- PROGRAM ARGUMENTS"),
+        (["doctor", "mpirun", "-n", "2", "./solver"], "offbeat doctor -n 2 -- ./solver"),
+    ],
+)  # fmt: skip
+def test_a_launcher_before_the_program_is_a_hint(
+    offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path, words: list[str], hint: str
+) -> None:
+    fake = fake_mpi("openmpi", launchers=["mpirun", "mpiexec", "srun", "sbatch"])
+    fake.program(tmp_path / "solver")
+    done = offbeat(*words, path=fake.prefix / "bin")
+    said = done.stderr + " ".join(done.stdout.split())
+    assert "would start once for each rank" in said
+    assert f"type: {hint}" in said, said
+    assert done.returncode != 0
+    assert values(done.stdout, "argument") == []
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_program_with_the_name_of_a_launcher_runs(
+    offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path, is_linked: bool
+) -> None:
+    fake = fake_mpi("mpich", launchers=["mpirun", "mpiexec"])
+    if is_linked:
+        fake.program(tmp_path / "bin" / "srun")
+        write_program(tmp_path / "bin" / "mpirun", "#!/bin/sh\n")
+    else:
+        write_program(tmp_path / "bin" / "srun", "#!/bin/sh\nexec ./solver\n")
+    done = offbeat("run", "-n", "2", "bin/srun", "-n", "7", path=fake.prefix / "bin")
+    assert values(done.stdout, "argument")[-3:] == ["bin/srun", "-n", "7"], done
+    assert done.stderr == ""
 
 
 def test_run_says_what_it_does(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_advice_and_commands_are_said_once(offbeat: Offbeat, tmp_path: Path) -> 
     said = " ".join(offbeat("report", "run.trace").stdout.split())
     assert said.count("Rank 3 always arrives last: give it less work") == 1
     assert said.count("offbeat bench ") == 1
+    assert said.count("`offbeat top --where 3 --seconds 10s` while it runs") == 1
     assert "--sizes 8,64,512 " in said
 
 
@@ -225,6 +226,7 @@ def test_overloaded_cores_are_named_before_late_ranks(
     if said:
         assert crowded < shown.index("Rank 1 is late")
         assert "preempted 300 times; so were ranks 1..3. Give each rank a core of its own" in shown
+    assert ("find out why ranks are late" in shown.lower()) == (not said)  # first the cores
     (document,) = json.loads(offbeat("report", "--json", str(path)).stdout)["traces"]
     assert (document["contention"] is not None) == said
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from offbeat.commands import top
 from offbeat.errors import CommandError
-from offbeat.live import activity, jobs, layout
+from offbeat.live import activity, jobs, layout, places
 from offbeat.live.layout import CollectiveCounts, CommunicatorCounts, Late, Process
 from offbeat.reports import live_sheets
 from rich.console import Console
@@ -53,6 +53,24 @@ def test_a_call_to_which_a_rank_has_not_come(is_timed: bool) -> None:
     assert (stuck.collective, stuck.number, stuck.waiting, stuck.missing) == ("allreduce", 17, [0], [1])
     assert stuck.seconds == 3
     assert activity.between(after, [rank_at(0, 9, CollectiveCounts(calls=17))]).stuck == []
+
+
+def test_where_a_rank_is_while_others_wait_for_it() -> None:
+    waits = rank_at(0, 5, CollectiveCounts(calls=17, is_inside=True))
+    late = rank_at(1, 5, CollectiveCounts(calls=16))
+    assert places.is_awaited(late, [waits, late])
+    assert not places.is_awaited(waits, [waits, late])
+    come = rank_at(1, 5, CollectiveCounts(calls=17, is_inside=True))
+    assert not places.is_awaited(come, [waits, come])
+    left = rank_at(0, 5, CollectiveCounts(calls=17))  # an operation that its rank did not wait for
+    assert not places.is_awaited(late, [left, late])
+    looks = iter([[waits, late], [waits, come], [waits, late], [waits, late], []])
+    stacks = iter(
+        [["step() at a.c:7", "main() at a.c:9", "_start() in a+0x1"], ["liboffbeat-mpich.so+0x1"], []]
+    )
+    found = places.watch(late.pid, 60, lambda: next(looks), lambda _: next(stacks))
+    assert (found.looks, found.awaited) == (4, 1)  # in one it had come meanwhile, in one it did not answer
+    assert found.texts == {"step() at a.c:7, called from main() at a.c:9": 1}
 
 
 def test_a_call_that_is_not_over_counts_as_waiting() -> None:
@@ -125,6 +143,32 @@ def test_one_of_several_jobs_has_to_be_named(
     assert "offbeat top JOB" in shown.err
     with pytest.raises(CommandError, match="name one"):
         top.top(where=0)
+
+
+@pytest.mark.parametrize(("waits_s", "is_said"), [(2, True), (0.01, False)])
+def test_one_look_says_how_to_ask_where_the_late_rank_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], waits_s: float, is_said: bool
+) -> None:
+    waits = CollectiveCounts(calls=9, inside_ns=2 * SECOND, waiting_ns=round(waits_s * SECOND), waits=9)
+    waits.late = {1: Late(9, waits.waiting_ns)}
+    looks = iter([[rank_at(0, 1, CollectiveCounts())], [rank_at(0, 9, waits)]])
+    monkeypatch.setattr(jobs, "read", lambda names: jobs.Snapshot(1, next(looks)))
+    top.top("100", once=True, seconds="1ms")
+    said = "offbeat: where rank 1 is while others wait: offbeat top 100 --where 1 --seconds 10s\n"
+    assert capsys.readouterr().err == (said if is_said else "")
+
+
+def test_another_host_is_asked_for_the_place_of_its_rank(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rank = rank_at(1, 1, CollectiveCounts())
+    monkeypatch.setattr(top, "_look", lambda hosts: jobs.Snapshot(1, [rank], {rank.key: "n1"}))
+    monkeypatch.setattr(top, "_way_to", lambda host: ("echo", host))
+    top.top(hosts="n1", where=1, seconds="20ms")
+    assert capfd.readouterr().out.endswith(" top 101 --where 1 --seconds 0.020000s\n")
+    monkeypatch.setattr(top, "_way_to", lambda host: ("false", host))
+    with pytest.raises(CommandError, match="no answer from n1"):
+        top.top(hosts="n1", where=1, seconds="20ms")
 
 
 def test_counters_are_parsed_and_sent() -> None:

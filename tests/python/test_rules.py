@@ -221,6 +221,14 @@ def test_explain_of_all_lengths(offbeat: Offbeat) -> None:
     assert explained(offbeat, "allreduce", "--ppn", "4", "--no-board")["rows"][0]["needs"] == "messages"
 
 
+@pytest.mark.parametrize("collective", ["gatherv", "scatterv", "alltoallv"])
+def test_explain_has_one_row_for_calls_whose_length_no_rank_knows(offbeat: Offbeat, collective: str) -> None:
+    (row,) = explained(offbeat, collective, "-n", "4")["rows"]
+    assert (row["least_bytes"], row["most_bytes"]) == (0, None), row
+    assert (row["alternatives"][0], row["form"]) == ("arrival_direct", "immediate")
+    assert explained(offbeat, collective, "64KiB", "-n", "4")["rows"] == [row]
+
+
 def test_explain_knows_the_settings(offbeat: Offbeat, rules: Path) -> None:
     rules.write_text("bcast * * * * binomial | chain\n")
     (row,) = explained(offbeat, "bcast", "--bytes", "8", OFFBEAT_RULES=str(rules))["rows"]

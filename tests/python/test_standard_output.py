@@ -78,7 +78,9 @@ def test_a_terminal_that_has_only_ascii(tmp_path: Path, variables: dict[str, str
         assert (done.returncode, done.stderr) == (0, b"")
         return done.stdout
 
-    assert b"within a node  1 us and 1.25 GB/s" in run("simulate", "--machine", "ethernet", "--nodes", "2")
+    shown = run("simulate", "--machine", "ethernet", "--nodes", "2")
+    assert b"\nwithin a node          1 us and 1.25 GB/s\n" in shown
+    assert b"\ncombining and copying  0" in shown
     write(tmp_path / "bench.json")
     run("report", "bench.json", "-o", "page.html")
     assert "\u00b5s" in (tmp_path / "page.html").read_text(encoding="utf-8")

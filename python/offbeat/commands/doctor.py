@@ -18,6 +18,7 @@ from offbeat import __version__, _core, machine
 from offbeat.bench import health
 from offbeat.bench.health import Check, Status
 from offbeat.bench.probe import probe
+from offbeat.commands import launchers
 from offbeat.commands.command_line import Argument, Command
 from offbeat.commands.options import (
     AsJson,
@@ -66,6 +67,8 @@ def doctor(
     checks: list[Check] = []
     try:
         path = find_program(program[0], base) if program else None
+        if program and path is not None:
+            launchers.refuse("doctor", program, path, base)
         choice = choose(mpi, path, (program or [])[1:], base)
     except CommandError as error:
         checks.append(Check("MPI", Status.failed, str(error)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,7 +104,10 @@ class _Measured:
     @property
     def first(self) -> list[str]:
         """The sentences that matter most, in that order."""
-        return [*self.hangs, *self.diagnosis.first, *self.predicted, *filter(None, [self.diagnosis.rest])]
+        said = self.diagnosis.first
+        if self.hangs and self.diagnosis.stakes is not None:
+            said = [line for line in said if line != self.diagnosis.stakes.what_to_do]  # the hang is first
+        return [*self.hangs, *said, *self.predicted, *filter(None, [self.diagnosis.rest])]
 
 
 def _measure(
@@ -151,10 +155,11 @@ def _print_json(traces: list[_Measured], benches: list[bench_file.BenchFile]) ->
 def _print_trace(console: Console, measured: _Measured) -> None:
     from offbeat.reports.next_commands import MEASURE
 
-    _print_heading(console, f"Trace {measured.path}", measured.facts, measured.calls.trace.missing)
+    _print_heading(console, f"Trace {measured.path}", measured.facts)
     console.print(Text("What matters", style="bold"))
     for line in measured.first:
         console.print(Text(line))
+    _print_warnings(console, measured.calls.trace.missing)
     console.print()
     diagnosis = measured.diagnosis
     for number, (finding, advice) in enumerate(
@@ -173,14 +178,20 @@ def _print_trace(console: Console, measured: _Measured) -> None:
     _print_sheets(console, measured.sheets)
 
 
-def _print_heading(console: Console, title: str, facts: list[tuple[str, str]], warnings: list[str]) -> None:
+def _print_heading(
+    console: Console, title: str, facts: list[tuple[str, str]], warnings: Sequence[str] = ()
+) -> None:
     console.print(Text(title, style="bold"), soft_wrap=True)
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         console.print(Text(f"  {name:<{width}}  {value}"))
+    _print_warnings(console, warnings)
+    console.print()
+
+
+def _print_warnings(console: Console, warnings: Sequence[str]) -> None:
     for line in warnings:
         console.print(Text(f"  missing: {line}", style="dark_orange"), soft_wrap=True)
-    console.print()
 
 
 def _print_sheets(console: Console, sheets: list[Sheet]) -> None:

@@ -61,7 +61,7 @@ def run(
         chosen_algorithms(allreduce, algorithm), verbose, trace=new_trace_folder(trace)
     )
     place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
-    started = build_command(program, mpi, place, settings)
+    started = build_command("run", program, mpi, place, settings)
     if as_json:
         print_json(started.to_json())
         return

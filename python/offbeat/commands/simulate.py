@@ -113,8 +113,10 @@ def simulate(
     console = new_console(quiet=to_stdout)
     if to_stdout:
         print(found.to_json())
-    for name, value in plan.machine.facts():
-        console.print(f"{name:<15}{value}", soft_wrap=True)
+    facts = plan.machine.facts()
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        console.print(f"{name:<{width}}  {value}", soft_wrap=True)
     console.print()
     for sheet in simulation_sheets.sheets(found):
         console.print(to_terminal(sheet), "")

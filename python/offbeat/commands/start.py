@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from offbeat import machine
 from offbeat.commands.options import StartOptions
 from offbeat.commands.output import warn
-from offbeat.mpi import launch
+from offbeat.mpi import launch, launcher
 from offbeat.mpi.choice import Choice, choose
 from offbeat.mpi.install import MpiInstall
 from offbeat.mpi.libraries import preload_library, trace_library
@@ -42,6 +42,7 @@ class StartedCommand(NamedTuple):
 
 
 def build_command(
+    verb: str,
     program: Sequence[str],
     mpi: str | None,
     where: StartOptions,
@@ -53,6 +54,10 @@ def build_command(
     base = dict(os.environ)
     ranks = where.number(base)
     path = find_program(program[0], base)
+    if path.name in launcher.NAMES:
+        from offbeat.commands import launchers  # few programs need it
+
+        launchers.refuse(verb, program, path, base)
     choice = choose(mpi, path, program[1:], base)
     family = choice.install.family
     if algorithms:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 from offbeat import _core
 from offbeat.commands.command_line import Argument, Command, Option
 from offbeat.commands.options import AsJson
-from offbeat.commands.output import new_console, print_json
+from offbeat.commands.output import new_console, print_json, warn
 from offbeat.errors import FAILED, CommandError
-from offbeat.live import activity, jobs, layout
+from offbeat.live import activity, jobs, layout, places
 from offbeat.units import format_count, parse_duration_s
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _SSH = ("ssh", "-o", "BatchMode=yes")
 _TOP = (sys.executable, "-m", "offbeat", "top")
 _HOST_LIMIT_S = 30
+_LOOK_BACK = "10s"
+_MOST_PLACES = 8
+_LEAST_SHARE = 0.05  # of the time of all ranks, for which waiting gets a hint
 _ANY = 1 << 20  # rows for a view that does not end with the screen
 
 
@@ -36,15 +39,25 @@ def top(
     ] = None,
     once: Annotated[bool, Option("--once", help="Look once, for --seconds, and end.")] = False,
     seconds: Annotated[
-        str, Option(metavar="TIME", help="How far the first table looks back, and how long --once looks.")
-    ] = "10s",
+        str | None,
+        Option(
+            metavar="TIME",
+            help="How far the first table looks back, and how long --once looks. Default: 10s. With --where: "
+            "look for this long.",
+        ),
+    ] = None,
     hosts: Annotated[
         str | None,
         Option(metavar="HOST,HOST", help="Look at the ranks on these hosts, by ssh, instead of this one."),
     ] = None,
     as_json: AsJson = False,
     where: Annotated[
-        int | None, Option(metavar="RANK", help="Instead: print the stack of this rank's program.")
+        int | None,
+        Option(
+            metavar="RANK",
+            help="Instead: print the stack of this rank's program; with --seconds, where it mostly is when "
+            "others wait for it.",
+        ),
     ] = None,
     raw: Annotated[
         bool, Option("--raw", help="Print the counters themselves, as --hosts reads them.")
@@ -59,13 +72,13 @@ def top(
     offbeat top
     offbeat top --once --seconds 2s
     offbeat top 1a2b3c4d --json
-    offbeat top --where 3
+    offbeat top --where 3 --seconds 10s
     offbeat top --hosts n1,n2
     """
     if raw:
         print(json.dumps([layout.to_json(each) for each in jobs.read(_names()).processes]))
         return
-    look_back_s = parse_duration_s(seconds)
+    look_back_s = parse_duration_s(seconds or _LOOK_BACK)
     first = _look(hosts)
     found = jobs.jobs_of(first.processes)
     chosen = _chosen(found, job)
@@ -75,13 +88,13 @@ def top(
         _print_list(found, as_json=as_json)
         return
     if where is not None:
-        _say_where(chosen, where, first)
+        _say_where(chosen, where, first, seconds)
     elif once or as_json or not sys.stdout.isatty():
         time.sleep(look_back_s)
         later = _job_at(_look(hosts), chosen.name)
         if later is None:
             raise CommandError("the job has ended", FAILED)
-        _print(later, activity.between(chosen.processes, later.processes), as_json=as_json)
+        _print(later, activity.between(chosen.processes, later.processes), job, as_json=as_json)
     else:
         _watch(chosen, look_back_s, hosts)
 
@@ -146,10 +159,13 @@ def _print_list(found: Sequence[jobs.Job], *, as_json: bool) -> None:
     print("Look at one of them: offbeat top JOB", file=sys.stderr)
 
 
-def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
+def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot, seconds: str | None) -> None:
     found = next((each for each in job.processes if each.rank == rank), None)
     if found is None:
         raise CommandError(f"--where {rank}: this job has no such rank on this node")
+    if seconds is not None:
+        _say_places(job, found, parse_duration_s(seconds), look.reached_by.get(found.key))
+        return
     if host := look.reached_by.get(found.key):
         there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
         if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
@@ -165,6 +181,27 @@ def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot) -> None:
     print(f"rank {rank}, the innermost frame first:")
     for frame in frames:
         print(f"  {frame}")
+
+
+def _say_places(job: jobs.Job, rank: layout.Process, seconds: float, host: str | None) -> None:
+    if host is not None:
+        there = [*_TOP, str(rank.pid), "--where", str(rank.rank), "--seconds", f"{seconds:f}s"]
+        try:
+            subprocess.run([*_way_to(host), *there], timeout=_HOST_LIMIT_S + seconds, check=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            raise CommandError(f"--where {rank.rank}: no answer from {host}", FAILED) from None
+        return
+    names = _names()
+    pids = {each.pid for each in job.processes}
+    files = [each for each in jobs.counter_files() if each[0] in pids]
+    found = places.watch(rank.pid, seconds, lambda: jobs.read(names, files).processes, _core.stack)
+    looks = f"{format_count(found.looks, 'look')} over {seconds:g} s"
+    if not found.awaited:
+        print(f"rank {rank.rank}: no rank of this node waited for it ({looks})")
+        return
+    print(f"rank {rank.rank}: others waited for it in {found.awaited} of {looks}; it was in")
+    for text, count in found.texts.most_common(_MOST_PLACES):
+        print(f"  {count:>4} x {text}")
 
 
 def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
@@ -185,7 +222,17 @@ def _view(job: jobs.Job, recent: activity.Activity | None, console: Console, hei
     return live_sheets.render(_title(job), recent, total, console.width, height)
 
 
-def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
+def _latest_rank(recent: activity.Activity) -> int | None:
+    """The rank for which others wait most, if that matters and no line says where they wait."""
+    if recent.stuck or not recent.rows:
+        return None
+    costliest = recent.rows[0]
+    late = costliest.latest()
+    matters = costliest.waiting_ns >= _LEAST_SHARE * costliest.elapsed_ns
+    return late[0] if late is not None and matters else None
+
+
+def _print(job: jobs.Job, recent: activity.Activity, job_argument: str | None, *, as_json: bool) -> None:
     if as_json:
         total = activity.between(None, job.processes)
         print_json(
@@ -200,6 +247,10 @@ def _print(job: jobs.Job, recent: activity.Activity, *, as_json: bool) -> None:
     else:
         console = new_console()
         console.print(_view(job, recent, console))
+        late = _latest_rank(recent)
+        if late is not None:
+            named = "" if job_argument is None else f" {job_argument}"
+            warn(f"where rank {late} is while others wait: offbeat top{named} --where {late} --seconds 10s")
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:

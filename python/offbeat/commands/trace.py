@@ -103,13 +103,13 @@ def trace(
         trace_paused=paused,
     )
     place = start_options(ranks, launcher, hosts, hostfile, mpirun_args)
-    started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
+    started = build_command("trace", program, mpi, place, settings, algorithms=bool(algorithms))
     try:
         remove_earlier_trace(output)
     except OSError as error:
         warn(f"not traced: cannot remove the earlier trace in {output}: {error.strerror}")
         settings = settings._replace(trace=None)
-        started = build_command(program, mpi, place, settings, algorithms=bool(algorithms))
+        started = build_command("trace", program, mpi, place, settings, algorithms=bool(algorithms))
     status = run(started.job)
     found = TraceSummary.of(output, is_traced=settings.trace is not None)
     if as_json:

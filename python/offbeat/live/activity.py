@@ -118,11 +118,11 @@ def between(
                     change,
                     _present_ns(communicator, name, counts),
                     elapsed,
-                    [rank for calls, rank in behind[_key(communicator)] if calls < communicator.calls],
+                    [rank for calls, rank in behind[key_of(communicator)] if calls < communicator.calls],
                 )
                 spent += change.inside_ns
                 waited += change.waiting_ns
-                key = (_key(communicator), name)
+                key = (key_of(communicator), name)
                 row = rows.setdefault(key, _row(communicator, name, process))
                 _add(row, change, elapsed)
         waiting[process.rank] = waited / max(1, elapsed)
@@ -147,7 +147,7 @@ def _set_present_times(processes: Iterable[Process], looks: Sequence[Sequence[Pr
     for process in processes:
         for communicator in process.communicators:
             for name, counts in communicator.collectives.items():
-                counts.since_ns = _lasts_ns(process, _key(communicator), name, counts, looks)
+                counts.since_ns = _lasts_ns(process, key_of(communicator), name, counts, looks)
 
 
 def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, list[tuple[int, int]]]:
@@ -156,7 +156,7 @@ def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, list[tuple[int,
     for process in processes:
         for each in process.communicators:
             number = each.rank if each.is_group else process.rank
-            found.setdefault(_key(each), []).append((each.calls, number))
+            found.setdefault(key_of(each), []).append((each.calls, number))
     return {key: [each for each in made if each[0] == min(made)[0]] for key, made in found.items()}
 
 
@@ -186,14 +186,15 @@ def label(communicator: CommunicatorCounts) -> str:
     return communicator.name or f"communicator of {communicator.size}"
 
 
-def _key(communicator: CommunicatorCounts) -> _Key:
+def key_of(communicator: CommunicatorCounts) -> _Key:
+    """What tells a communicator from all others of the job."""
     return (communicator.identity, communicator.name, communicator.size)
 
 
 def _same(process: Process | None, wanted: CommunicatorCounts) -> CommunicatorCounts | None:
     if process is None:
         return None
-    return next((each for each in process.communicators if _key(each) == _key(wanted)), None)
+    return next((each for each in process.communicators if key_of(each) == key_of(wanted)), None)
 
 
 def _change(old: CollectiveCounts | None, new: CollectiveCounts) -> CollectiveCounts:
@@ -246,7 +247,7 @@ def _lasts_ns(
                 continue
             for communicator in old.communicators:
                 was = communicator.collectives.get(name)
-                if _key(communicator) == key and was and was.is_inside and was.calls == counts.calls:
+                if key_of(communicator) == key and was and was.is_inside and was.calls == counts.calls:
                     return process.elapsed_ns - old.elapsed_ns
     return 0
 
@@ -257,7 +258,7 @@ def stuck_calls(processes: Iterable[Process]) -> list[Stuck]:
     for process in processes:
         for communicator in process.communicators:
             if communicator.identity != 0:
-                found.setdefault(_key(communicator), []).append((process.rank, communicator))
+                found.setdefault(key_of(communicator), []).append((process.rank, communicator))
     stuck = []
     for ranks in found.values():
         inside = [

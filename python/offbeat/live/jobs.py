@@ -57,11 +57,11 @@ def counter_files() -> Iterator[tuple[int, str]]:
             continue
 
 
-def read(collectives: Sequence[str]) -> Snapshot:
-    """The counters of all ranks of this user on this node."""
+def read(collectives: Sequence[str], files: Sequence[tuple[int, str]] | None = None) -> Snapshot:
+    """The counters of all ranks of this user on this node, or those in these files."""
     seen: set[int] = set()
     snapshot = Snapshot(time.monotonic_ns())
-    for pid, path in sorted(counter_files()):
+    for pid, path in sorted(counter_files() if files is None else files):
         try:
             status = os.stat(path)
             if status.st_ino in seen:  # a child of fork() has its parent's file open, too

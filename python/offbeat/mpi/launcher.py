@@ -16,6 +16,7 @@ from offbeat.errors import CommandError
 from offbeat.mpi.install import MpiInstall
 
 RANKS, PROGRAM = "{n}", "{program}"
+NAMES = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "oshrun", "srun", "aprun", "jsrun"}
 
 
 class Hosts(NamedTuple):

@@ -218,16 +218,30 @@ class Diagnosis:
             return [*crowded, *self.training.sentences, *self.training.advice]
         if self.stakes is None:
             return [*crowded, "No call was recorded on two or more ranks, so there is nothing to compare."]
-        return [*crowded, *self.stakes.sentences]
+        said = self.stakes.sentences
+        if crowded:  # which comes before anything else that a user may do
+            said = [line for line in said if line != self.stakes.what_to_do]
+        return [*crowded, *said]
 
     @property
     def advice(self) -> list[str]:
-        """The advice for each finding. Advice that repeats an earlier one only refers to it."""
+        """The advice for each finding. Advice that repeats an earlier one only refers to it.
+
+        A trace does not know the line of a late rank. Only a rank that waits can ask for it, and under the
+        tracer the host MPI waits.
+        """
         said: dict[str, int] = {}
         found = []
         for number, finding in enumerate(self.findings, start=1):
             before = said.setdefault(finding.advice, number)
             found.append(finding.advice if before == number else f"As for finding {before}.")
+        late = [number for number, finding in enumerate(self.findings) if finding.kind is Kind.LATE]
+        if late and self.training is None:
+            rank = self.findings[late[0]].ranks[0]
+            found[late[0]] += (
+                f" To see in which line rank {rank} is then, start the program with `offbeat run`, and type "
+                f"`offbeat top --where {rank} --seconds 10s` while it runs."
+            )
         return found
 
     @property

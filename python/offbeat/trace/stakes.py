@@ -103,9 +103,11 @@ class Stakes:
                 f"{format_share(inherited)} of the run is waiting for ranks that are late only because they "
                 "left other collectives late."
             )
-        return [*found, self._what_to_do(), *self._sampled()]
+        return [*found, self.what_to_do, *self._sampled()]
 
-    def _what_to_do(self) -> str:
+    @property
+    def what_to_do(self) -> str:
+        """Where to look for time, in words, if there is any to gain."""
         if self.verdict is Verdict.LATENESS:
             return "No algorithm helps much: find out why ranks are late."
         if self.verdict is Verdict.ALGORITHMS:

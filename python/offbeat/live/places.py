@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where a rank mostly is while other ranks wait for it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from offbeat.live.activity import key_of
+from offbeat.live.layout import Process
+
+_PAUSE_S = 0.02
+_MOST_FRAMES = 4
+_OFFBEAT = "liboffbeat-"
+_OUTERMOST = ("main()", "MAIN__()", "<module>()")
+
+
+@dataclass
+class Places:
+    """What looks at a rank have found."""
+
+    looks: int = 0
+    awaited: int = 0  # looks in which others waited for the rank, and it answered
+    texts: Counter[str] = field(default_factory=Counter)  # where it was then
+
+
+def is_awaited(rank: Process, others: Sequence[Process]) -> bool:
+    """Whether another rank is in a call to which this one has not come."""
+    mine = {key_of(each): each.calls for each in rank.communicators if each.identity != 0}
+    return any(
+        each.calls > mine.get(key_of(each), each.calls)
+        and any(c.is_inside for c in each.collectives.values())
+        for other in others
+        if other.key != rank.key
+        for each in other.communicators
+    )
+
+
+def place(frames: Sequence[str]) -> str:
+    """The innermost frames of a stack in one line, as far as the function that begins the program."""
+    kept = []
+    for frame in frames:
+        kept.append(frame)
+        if frame.startswith(_OUTERMOST) or len(kept) == _MOST_FRAMES:
+            break
+    return ", called from ".join(kept)
+
+
+def watch(
+    pid: int,
+    seconds: float,
+    look: Callable[[], Sequence[Process]],
+    stack: Callable[[int], Sequence[str]],
+) -> Places:
+    """Look at a rank again and again, and ask it where it is when others wait for it."""
+    found = Places()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        processes = look()
+        rank = next((each for each in processes if each.pid == pid), None)
+        if rank is None:
+            break
+        found.looks += 1
+        frames = stack(pid) if is_awaited(rank, processes) else []
+        if frames and not any(_OFFBEAT in frame for frame in frames):  # it may have come meanwhile
+            found.awaited += 1
+            found.texts[place(frames)] += 1
+        time.sleep(_PAUSE_S)
+    return found
