@@ -140,8 +140,8 @@ class TurnDueOf {
   static constexpr std::uint64_t usual_us = 30;
   static constexpr std::uint64_t usual_in_spin_us = 4;
   static constexpr std::uint64_t turns_of_interval = 1000;  // an interval in turns without work
-  static constexpr std::uint64_t growth = 64;  // a longer interval grows by this part of itself
-  static constexpr std::uint64_t longest = 8;  // the longest interval in usual ones
+  static constexpr std::uint64_t growth = 64;               // a longer interval grows by this part of itself
+  static constexpr std::uint64_t longest = 8;               // the longest interval in usual ones
   static constexpr std::uint64_t turns_of_spin = 64;
   // The clock is read in the first calls after a turn, and then in every N-th call. Units: calls.
   static constexpr std::uint64_t calls_with_look = 16;
