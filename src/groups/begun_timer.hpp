@@ -53,7 +53,7 @@ class BegunTimer {
   // caller waits for an earlier call.
   bool show_awaited(const BegunCall& call, std::uint64_t number, std::int64_t blocked_ns);
 
-  // Exists in a thread while it waits for calls of the group.
+  // Exists in a thread while it waits for calls of the group, which may be freed meanwhile.
   class Wait {
    public:
     explicit Wait(BegunTimer& timer) : timer_(timer), is_outermost_(timer.begin_wait()) {}

@@ -327,7 +327,7 @@ void Group::look_after_calls(bool is_urgent) {
 }
 
 void Group::wait_until(bool (*is_over)(void* state), void* state) {
-  const BegunTimer::Wait waits(begun_timer_);
+  const BegunTimer::Wait waits(*begun_timer_);
   while (!is_over(state)) {
     const Patience patience = board_ != nullptr ? patience_of(0) : Patience{};
     Patience::Wait wait(patience);
@@ -361,7 +361,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   PreparedCall& staged = *prepared;
   std::unique_ptr<GroupRequest> request(
       new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log, number_in_log,
-                            begun_timer_.begin(arguments.collective, options.as_begun)));
+                            begun_timer_->begin(arguments.collective, options.as_begun)));
   process_.count(arguments.collective);
   CollectiveCounters& counters = timer_.of(arguments.collective);
   counters.calls.increment();

@@ -52,7 +52,7 @@ class GroupRequest : public Operation, public Request {
   const std::int64_t deadline_ns_;  // of monotonic_ns(); 0: none
 
  private:
-  BegunTimer& timer_;
+  const std::shared_ptr<BegunTimer> timer_;  // a wait may end after the group
   // Called when it is complete, before the program learns of that. A message copies its data to the program.
   virtual void deliver() const = 0;
 };
