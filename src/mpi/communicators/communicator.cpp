@@ -60,7 +60,9 @@ Communicator::~Communicator() {
 
 void Communicator::break_down() {
   const std::optional<CommunicatorLife::Failure> failure = life_.record_failure(std::current_exception());
-  if (!failure || !means_.have_board()) return;
+  if (!failure) return;
+  if (means_.have_network()) means_.shared().network->spoil();
+  if (!means_.have_board()) return;
   NodeBoard& board = means_.node_board();
   // A rank that finds another process dead has not failed itself.
   int dead = failure->dead_rank;

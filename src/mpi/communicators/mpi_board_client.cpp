@@ -7,7 +7,8 @@ int MpiBoardClient::take_turn(FailureNotice& told) noexcept {
   int code = host_turn_.give_turn();
   if (code != MPI_SUCCESS) return code;
   if (by_network_) {
-    if (code = by_network_->take_turn(told); code != MPI_SUCCESS || told.word != 0) return code;
+    if (by_network_->take_turn(told) != 0) return MPI_ERR_OTHER;  // the number is not one of the host
+    if (told.word != 0) return MPI_SUCCESS;
   }
   if (failure_tag_ < 0) return code;
   int is_told = 0;
