@@ -410,8 +410,8 @@ void TcpNetwork::look_for_silence(Peer& other) {
 
 BoardError TcpNetwork::loss_of(const Peer& other) const {
   const std::string name = name_of(other.rank);
-  const auto error = [&](const std::string& text) {
-    return BoardError(Trouble::rank, number_of(other.rank), text);
+  const auto error = [&](const std::string& text, Trouble trouble = Trouble::rank) {
+    return BoardError(trouble, number_of(other.rank), text);
   };
   switch (other.loss) {
     case Loss::left:
@@ -425,7 +425,7 @@ BoardError TcpNetwork::loss_of(const Peer& other) const {
                    addresses_[static_cast<std::size_t>(other.rank)].text() + ": " +
                    std::strerror(other.error) + "; OFFBEAT_INTERFACE names another interface");
     default:
-      return error("the process of " + name + " has died");
+      return error("the process of " + name + " has died", Trouble::death);
   }
 }
 

@@ -37,10 +37,11 @@ void MpiBoardClient::tell_other_nodes(const FailureNotice& failure) noexcept {
   }
 }
 
-// A thread of offbeat calls this only for lack of memory, and then asks the host for nothing.
+// If a thread of offbeat calls this, the error is offbeat's own, and the host is asked for nothing.
 int MpiBoardClient::error_class(int code) noexcept {
   int found = code;
-  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_.Error_class(code, &found);
+  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER && code != MPI_ERR_TRUNCATE)
+    host_.Error_class(code, &found);
   return found;
 }
 
