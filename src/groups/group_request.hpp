@@ -68,6 +68,10 @@ class CollectiveRequest final : public GroupRequest {
  private:
   friend class Group;
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
+  void abandon() noexcept override {
+    Operation::abandon();
+    end_time_of_failed();
+  }
   void deliver() const override {
     if (log_ != nullptr) [[unlikely]]
       log_->completes(number_);
