@@ -190,8 +190,8 @@ def test_a_report_about_a_hang_begins_with_who_has_not_come(offbeat: Offbeat, tm
         made.write(tmp_path / "run.trace")
     said = " ".join(offbeat("report", "run.trace").stdout.split())
     assert (
-        "What matters The run has not ended in order (killed, or still running): rank 1 has not come to bcast 2 "
-        "on communicator 0 (all 3 ranks), in which ranks 0, 2 wait." in said
+        "What matters The run has not ended in order (killed, or still running): rank 1 has not come to "
+        "bcast 2 on communicator 0 (all 3 ranks), in which ranks 0, 2 wait." in said
     ), said
 
 
