@@ -33,12 +33,19 @@ class CommunicationError : public std::runtime_error {
   int code;
 };
 
+// A rank gives more data than another one has room for.
+class TruncationError : public CommunicationError {
+ public:
+  using CommunicationError::CommunicationError;
+};
+
 // Why ranks cannot go on together.
 enum class Trouble : std::uint8_t {
   set_up = 1,  // they could not get a board
   rank,        // a rank has died, has left, or has given up
   timeout,     // a rank has not arrived in time
   mismatch,    // they did not make the same call
+  death,       // the process of a rank has died
 };
 
 // The ranks of a board cannot go on, because of `rank`.

@@ -52,6 +52,7 @@ offbeat_status status_of(offbeat::Trouble trouble) {
     case offbeat::Trouble::set_up:
       return OFFBEAT_ERROR_SET_UP;
     case offbeat::Trouble::rank:
+    case offbeat::Trouble::death:
       return OFFBEAT_ERROR_RANK;
     case offbeat::Trouble::timeout:
       return OFFBEAT_ERROR_TIMEOUT;

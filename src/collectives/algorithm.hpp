@@ -136,8 +136,8 @@ struct Algorithm {
 // vectors alone. A gatherv or scatterv of any length is in slots in part.
 [[nodiscard]] inline bool may_have_stand_ins(const Algorithm& algorithm, bool has_immediate,
                                              Collective collective) {
-  return algorithm.needs.board == OnBoard::one_node && collective != Collective::gatherv &&
-         collective != Collective::scatterv && (!has_immediate || collective == Collective::alltoallv);
+  return algorithm.needs.board == OnBoard::one_node && !collectives_with_lists_at_root.contain(collective) &&
+         (!has_immediate || collective == Collective::alltoallv);
 }
 
 // An algorithm with its arguments, such as "pipeline(4, grid(8x4, ring, rabenseifner))".

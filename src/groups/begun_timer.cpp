@@ -80,7 +80,6 @@ void BegunTimer::forget(const BegunCall& call) {
 
 void BegunTimer::end(const BegunCall& call, std::uint64_t number, NodeBoard& board, const Expression* ran) {
   CollectiveCounters& mine = counters_->of(call.collective);
-  mine.served.increment();
   if (counters_->awaited_number.value() == number) counters_->awaited_number.set(0);
   if (call.began.ticks == 0) return;
   const Moment start = start_of(call);
@@ -93,8 +92,9 @@ void BegunTimer::end(const BegunCall& call, std::uint64_t number, NodeBoard& boa
   __extension__ using Wide = unsigned __int128;
   const auto blocked = static_cast<std::uint64_t>(Wide{wall} * static_cast<std::uint64_t>(blocked_ns) /
                                                   static_cast<std::uint64_t>(wall_ns));
-  add_blocked_call(mine, &board, number, end.ticks - blocked, blocked, 1);
   if (call.is_blocking) mine.since.set(0);
+  const std::lock_guard times(times_lock_);
+  add_blocked_call(mine, &board, number, end.ticks - blocked, blocked, 1);
   {
     const std::lock_guard guard(lock_);
     last_ended_ = call;

@@ -53,7 +53,10 @@ class BegunTimer {
   // caller waits for an earlier call.
   bool show_awaited(const BegunCall& call, std::uint64_t number, std::int64_t blocked_ns);
 
-  // Exists in a thread while it waits for calls of the group.
+  // A thread holds this while it adds to the times of the group.
+  [[nodiscard]] SpinLock& times_lock() { return times_lock_; }
+
+  // Exists in a thread while it waits for calls of the group, which may be freed meanwhile.
   class Wait {
    public:
     explicit Wait(BegunTimer& timer) : timer_(timer), is_outermost_(timer.begin_wait()) {}
@@ -85,6 +88,7 @@ class BegunTimer {
 
   CommunicatorCounters* counters_;
   const bool is_on_;
+  SpinLock times_lock_;
   SpinLock lock_;  // guards the next two members
   Waits waits_;
   BegunCall last_ended_;  // `began` is when it ended

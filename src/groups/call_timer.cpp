@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 #include <string>
 
 #include "base/error.hpp"
@@ -46,6 +47,8 @@ void CallTimer::choose_samples(std::uint64_t now, std::uint64_t number) {
 void CallTimer::end_timed(Collective collective, NodeBoard* board, const Expression* ran) {
   CollectiveCounters& mine = of(collective);
   const std::uint64_t now = ProcessorClock::now();
+  std::unique_lock<SpinLock> guard;
+  if (lock_ != nullptr) guard = std::unique_lock(*lock_);
   // The clock may jump when the thread changes cores.
   add_blocked_call(mine, board, number_, began_, now > began_ ? now - began_ : 0, weight_);
   began_ = 0;

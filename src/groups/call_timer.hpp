@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/spin_lock.hpp"
 #include "collectives/algorithm.hpp"
 #include "node/call_counters.hpp"
 
@@ -22,9 +23,10 @@ class NodeBoard;
 
 class CallTimer {
  public:
-  // `is_on` is false if calls are only counted.
-  CallTimer(CommunicatorCounters& counters, bool is_on)
-      : counters_(&counters), timed_up_to_(is_on ? each : 0) {}
+  // `is_on` is false if calls are only counted. If another thread may also add times to these counters, both
+  // hold the lock.
+  CallTimer(CommunicatorCounters& counters, bool is_on, SpinLock* lock = nullptr)
+      : counters_(&counters), lock_(lock), timed_up_to_(is_on ? each : 0) {}
 
   [[nodiscard]] CommunicatorCounters& counters() const { return *counters_; }
   [[nodiscard]] CollectiveCounters& of(Collective collective) const { return counters_->of(collective); }
@@ -58,6 +60,7 @@ class CallTimer {
   void choose_samples(std::uint64_t now, std::uint64_t number);
 
   CommunicatorCounters* counters_;
+  SpinLock* const lock_;
   std::uint64_t timed_up_to_;
   std::uint64_t calls_for_each_sample_ = 1;
   std::uint64_t began_ = 0;  // when the present call began; 0: it is not timed

@@ -242,7 +242,6 @@ void Group::break_down_in(Operation& operation) {
   const bool is_message = operation.plan().stage == nullptr;
   if (!is_message) operation.plan().stage->stop_watching();
   break_down();
-  if (!is_message) static_cast<CollectiveRequest&>(operation).end_time_of_failed();
 }
 
 void Group::give_up(std::string_view why) {
@@ -327,7 +326,7 @@ void Group::look_after_calls(bool is_urgent) {
 }
 
 void Group::wait_until(bool (*is_over)(void* state), void* state) {
-  const BegunTimer::Wait waits(begun_timer_);
+  const BegunTimer::Wait waits(*begun_timer_);
   while (!is_over(state)) {
     const Patience patience = board_ != nullptr ? patience_of(0) : Patience{};
     Patience::Wait wait(patience);
@@ -359,15 +358,15 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   prepared->stage(board_ != nullptr && may_have_stand_ins(*row.expression->algorithm,
                                                           row.immediate != nullptr, arguments.collective));
   PreparedCall& staged = *prepared;
-  std::unique_ptr<GroupRequest> request(
+  std::unique_ptr<CollectiveRequest> request(
       new CollectiveRequest(*this, std::move(prepared), bytes, record, options, log, number_in_log,
-                            begun_timer_.begin(arguments.collective, options.as_begun)));
+                            begun_timer_->begin(arguments.collective, options.as_begun)));
   process_.count(arguments.collective);
   CollectiveCounters& counters = timer_.of(arguments.collective);
   counters.calls.increment();
+  counters.served.increment();
   counters.bytes.add(bytes);
   if (board_ == nullptr) {
-    counters.served.increment();
     counters.since.set(0);
     staged.fetch_input();
     copy_alone(request->call());
@@ -380,6 +379,7 @@ std::unique_ptr<GroupRequest> Group::begin_request(const CallArguments& argument
   try {
     staged.begin_fetch();
   } catch (...) {
+    request->end_time_of_failed();
     break_down();
     throw board_->failure();
   }

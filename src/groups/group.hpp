@@ -149,8 +149,8 @@ class Group final : public OperationsOwner {
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::atomic<std::uint64_t> calls_{0};
   const CounterFile::Owner counters_;
-  CallTimer timer_;  // of blocking calls
-  BegunTimer begun_timer_;
+  const std::shared_ptr<BegunTimer> begun_timer_;
+  CallTimer timer_;   // of blocking calls
   std::mutex order_;  // held while a call takes its place among those that were begun
   std::uint64_t begun_ = 0;
   int in_use_ = 0;               // operations under way

@@ -40,7 +40,7 @@ bool GroupRequest::test_call() {
 
 void GroupRequest::wait_for_call() {
   {
-    const BegunTimer::Wait waits(timer_);
+    const BegunTimer::Wait waits(*timer_);
     wait();
   }
   deliver();
@@ -75,9 +75,9 @@ void CollectiveRequest::look_at_wait() {
   const std::uint64_t now = ProcessorClock::now();
   if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
   last_look_ = now;
-  const std::int64_t blocked_ns = group_.begun_timer_.blocked_ns(time_);
+  const std::int64_t blocked_ns = group_.begun_timer_->blocked_ns(time_);
   if (blocked_ns < shown_after_ns) return;
-  if (!group_.begun_timer_.show_awaited(time_, plan().number, blocked_ns)) return;
+  if (!group_.begun_timer_->show_awaited(time_, plan().number, blocked_ns)) return;
   const std::int64_t stall_ns = plan().stage->board.patience.stall.after_ns;
   if (stalled_since_ns_ != 0 || stall_ns == 0 || blocked_ns < stall_ns) return;
   stalled_since_ns_ = monotonic_ns() - blocked_ns;
@@ -91,12 +91,12 @@ void CollectiveRequest::report_end_of_stall() {
 
 void CollectiveRequest::end_time_of_failed() {
   report_end_of_stall();
-  group_.begun_timer_.forget(time_);
+  group_.begun_timer_->forget(time_);
 }
 
 void CollectiveRequest::end_time() {
   report_end_of_stall();
-  group_.begun_timer_.end(time_, plan().number, *group_.board_, plan().expression);
+  group_.begun_timer_->end(time_, plan().number, *group_.board_, plan().expression);
 }
 
 // -- messages

@@ -52,7 +52,7 @@ class GroupRequest : public Operation, public Request {
   const std::int64_t deadline_ns_;  // of monotonic_ns(); 0: none
 
  private:
-  BegunTimer& timer_;
+  const std::shared_ptr<BegunTimer> timer_;  // a wait may end after the group
   // Called when it is complete, before the program learns of that. A message copies its data to the program.
   virtual void deliver() const = 0;
 };
@@ -68,6 +68,10 @@ class CollectiveRequest final : public GroupRequest {
  private:
   friend class Group;
   [[nodiscard]] bool step(bool& got_further, HostCalls calls) override;
+  void abandon() noexcept override {
+    Operation::abandon();
+    end_time_of_failed();
+  }
   void deliver() const override {
     if (log_ != nullptr) [[unlikely]]
       log_->completes(number_);

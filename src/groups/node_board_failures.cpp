@@ -176,7 +176,7 @@ BoardError NodeBoard::has_left_error(int member) const {
 }
 
 BoardError NodeBoard::has_died_error(int member) const {
-  return {Trouble::rank, number_of(member), "the process of " + name_of(member) + " has died"};
+  return {Trouble::death, number_of(member), "the process of " + name_of(member) + " has died"};
 }
 
 std::optional<BoardError> NodeBoard::find_loss(int member) {

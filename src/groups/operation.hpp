@@ -86,7 +86,7 @@ class OperationsOwner {
   std::array<Operation*, NodeBoard::most_stages> last_on_stage_{};  // the last one under way, or null
   OperationsOwner* next_abandoned_ = nullptr;
   std::uint64_t history_ = 0;
-  int watchers_ = 0;  // the threads in OperationsUnderWay::watch_urgent()
+  int watchers_ = 0;  // the threads in OperationsUnderWay::watch()
 };
 
 // A function to call when an operation is complete or has failed; see OperationsUnderWay::settle().

@@ -56,7 +56,7 @@ void OperationsUnderWay::settle() noexcept {
   settle(over_anywhere_);
 }
 
-OperationsOwner* OperationsUnderWay::watch_urgent(Patience& patience) noexcept {
+OperationsOwner* OperationsUnderWay::watch(Patience& patience) noexcept {
   const std::lock_guard guard(lock_);
   take_announced();
   for (Operation* each = first_.load(std::memory_order_relaxed); each != nullptr; each = each->next_) {

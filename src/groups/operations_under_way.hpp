@@ -44,7 +44,7 @@ class OperationsUnderWay {
   // Returns the owner of an operation that the progress thread waits for, or null: an urgent one, which a
   // caller learns of only through its `done` function, or one that advances in the thread. Sets `patience` to
   // how the thread waits. The owner stays alive until end_watch(), so use `patience` only until then.
-  [[nodiscard]] OperationsOwner* watch_urgent(Patience& patience) noexcept;
+  [[nodiscard]] OperationsOwner* watch(Patience& patience) noexcept;
   void end_watch(OperationsOwner& owner) noexcept;
   // Call this before the program ends the host MPI. WhenHostEnds says what happens to each operation.
   void end_host() noexcept;

@@ -35,29 +35,29 @@ void sleep_ns(long ns) {
 // 1 while the thread takes a nap that an urgent operation ends.
 constinit std::atomic<std::uint32_t> takes_nap{0};
 
-[[nodiscard]] bool has_urgent_work() {
+[[nodiscard]] bool has_awaited_work() {
   Patience patience;
-  OperationsOwner* const owner = operations_under_way.watch_urgent(patience);
+  OperationsOwner* const owner = operations_under_way.watch(patience);
   if (owner != nullptr) operations_under_way.end_watch(*owner);
   return owner != nullptr;
 }
 
 void nap_ns(long ns) {
   takes_nap.store(1, std::memory_order_seq_cst);
-  if (!has_urgent_work()) {
+  if (!has_awaited_work()) {
     const timespec length{0, ns};
     syscall(SYS_futex, &takes_nap, FUTEX_WAIT_PRIVATE, 1, &length, nullptr, 0);
   }
   takes_nap.store(0, std::memory_order_relaxed);
 }
 
-// Advances operations that are urgent, because nobody else does: their callers wait for a function to be
-// called. Waits as a rank would.
-void do_urgent_work() {
+// Advances operations that nobody else may advance: their callers wait for a function to be called, or
+// compute. Waits as a rank would.
+void do_awaited_work() {
   constexpr int looks_at_once = 16;
   Patience patience;
   std::optional<Patience::Wait> wait;  // lasts until an operation advances, and so becomes patient
-  while (OperationsOwner* const owner = operations_under_way.watch_urgent(patience)) {
+  while (OperationsOwner* const owner = operations_under_way.watch(patience)) {
     if (!wait) wait.emplace(patience);
     bool got_further = false;
     for (int look = 0; look < looks_at_once && !got_further && operations_under_way.any(); ++look) {
@@ -77,7 +77,7 @@ void do_urgent_work() {
 void look_after_operations() {
   long next_nap_ns = longest_nap_ns;
   while (operations_under_way.any_or_sequels()) {
-    do_urgent_work();
+    do_awaited_work();
     if (!operations_under_way.any_or_sequels()) break;
     const std::uint64_t looks = operations_under_way.looks();
     nap_ns(next_nap_ns);

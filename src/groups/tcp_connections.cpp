@@ -35,6 +35,11 @@ constexpr std::int64_t patience_with_strangers_ns = 5 * ns_per_s;
 constexpr std::int64_t patience_with_attempts_ns = 30 * ns_per_s;
 constexpr std::int64_t longest_between_attempts_ns = 200 * ns_per_ms;
 
+// Returns true if the error of a system call may be gone soon, because other threads also use descriptors.
+bool is_out_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 // Takes equally long whatever differs.
 bool are_equal(const NetworkKey& a, const NetworkKey& b) {
   unsigned differences = 0;
@@ -159,7 +164,7 @@ void TcpNetwork::begin_attempt(Peer& to) {
   const std::int64_t now_ns = monotonic_ns();
   if (to.first_attempt_ns == 0) to.first_attempt_ns = now_ns;
   Descriptor socket = begin_to_connect(own_, addresses_[static_cast<std::size_t>(to.rank)]);
-  if (!socket) return lose(to, errno == ECONNREFUSED ? Loss::refused : Loss::unreachable, errno);
+  if (!socket) return end_attempt(to, errno, is_out_of_descriptors(errno));
   Connection& made = *connections_.emplace_back(std::make_unique<Connection>(std::move(socket)));
   made.state = Connection::State::connecting;
   made.peer = &to;
@@ -178,7 +183,10 @@ void TcpNetwork::fail_attempt(Connection& on, int error, bool may_retry) {
   Peer& to = *on.peer;
   to.attempt = nullptr;
   close(on);
-  if (to.out != nullptr || to.loss != Loss::none) return;
+  if (to.out == nullptr && to.loss == Loss::none) end_attempt(to, error, may_retry);
+}
+
+void TcpNetwork::end_attempt(Peer& to, int error, bool may_retry) {
   const std::int64_t now_ns = monotonic_ns();
   if (may_retry && now_ns - to.first_attempt_ns < patience_with_attempts_ns) {
     const std::int64_t pause_ns =
@@ -194,12 +202,8 @@ void TcpNetwork::fail_attempt(Connection& on, int error, bool may_retry) {
 void TcpNetwork::accept_strangers() {
   for (int k = 0; k < most_strangers; ++k) {
     Descriptor socket = accept_at(listener_);
-    if (!socket) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        throw BoardError(Trouble::rank, number_of(rank_),
-                         std::string("cannot accept a connection: ") + std::strerror(errno));
-      return;
-    }
+    if (!socket) return wait_for_descriptors(errno);
+    refused_since_ns_ = 0;
     if (strangers_ == most_strangers) {
       const auto oldest = std::ranges::find(connections_, Connection::State::stranger,
                                             [](const auto& each) { return each->state; });
@@ -215,6 +219,19 @@ void TcpNetwork::accept_strangers() {
       close(made);
     else
       static_cast<void>(look(made, false));  // the key usually comes with the connection
+  }
+}
+
+// The connection stays in the queue of the listener.
+void TcpNetwork::wait_for_descriptors(int error) {
+  constexpr std::int64_t patience_ns = 5 * ns_per_s;
+  if (!is_out_of_descriptors(error)) {
+    refused_since_ns_ = 0;
+  } else if (refused_since_ns_ == 0) {
+    refused_since_ns_ = monotonic_ns();
+  } else if (monotonic_ns() - refused_since_ns_ > patience_ns) {
+    throw BoardError(Trouble::rank, number_of(rank_),
+                     std::string("cannot accept a connection: ") + std::strerror(error));
   }
 }
 
@@ -368,11 +385,12 @@ void TcpNetwork::lose(Peer& other, Loss how, int error) {
 
 // The system of a machine acknowledges what comes, also for a process that is stopped or does not read. So a
 // frame goes out if nothing has come for a while. It is repeated at growing intervals, first after at least
-// 200 ms.
+// 200 ms. A group says soon which machine is missing. Communicators of MPI also survive the pause of a switch
+// or of a virtual machine.
 void TcpNetwork::look_for_silence(Peer& other) {
   constexpr std::int64_t between_looks_ns = 200 * ns_per_ms;
   constexpr std::int64_t patience_before_nudge_ms = 500;
-  constexpr std::int64_t patience_ms = 1500;
+  const std::int64_t patience_ms = is_shared() ? 10'000 : 1500;
   constexpr int least_repeats = 2;
   const std::int64_t now_ns = monotonic_ns();
   if (now_ns < other.next_look_ns) return;
@@ -392,8 +410,8 @@ void TcpNetwork::look_for_silence(Peer& other) {
 
 BoardError TcpNetwork::loss_of(const Peer& other) const {
   const std::string name = name_of(other.rank);
-  const auto error = [&](const std::string& text) {
-    return BoardError(Trouble::rank, number_of(other.rank), text);
+  const auto error = [&](const std::string& text, Trouble trouble = Trouble::rank) {
+    return BoardError(trouble, number_of(other.rank), text);
   };
   switch (other.loss) {
     case Loss::left:
@@ -407,7 +425,7 @@ BoardError TcpNetwork::loss_of(const Peer& other) const {
                    addresses_[static_cast<std::size_t>(other.rank)].text() + ": " +
                    std::strerror(other.error) + "; OFFBEAT_INTERFACE names another interface");
     default:
-      return error("the process of " + name + " has died");
+      return error("the process of " + name + " has died", Trouble::death);
   }
 }
 

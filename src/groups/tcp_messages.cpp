@@ -215,7 +215,6 @@ void TcpNetwork::require_hope(const Message& begun) {
                          name_of(message.peer) + ", which receives " + std::to_string(message.moved_bytes) +
                          " bytes");
   if (message.is_misfit) note_arrival(message, rank_, message.peer, message.tag, message.moved_bytes);
-  // A rank that tells of a failure ends its connections soon after.
   if (message.peer == Message::any_rank || has_heard_of_failure_) return;
   Peer& other = peer(message.peer);
   if (other.out != nullptr) look_for_silence(other);
@@ -333,7 +332,7 @@ void TcpNetwork::end_frame(Connection& on, const TcpFrame& frame) {
   Unexpected* const kept = std::exchange(on.keeping, nullptr);
   switch (frame.kind) {
     case TcpFrame::Kind::short_message:
-      has_heard_of_failure_ = has_heard_of_failure_ || frame.stream == Message::Stream::failure;
+      if (frame.stream == Message::Stream::failure && !is_shared()) has_heard_of_failure_ = true;
       if (kept == nullptr) {
         credit(from, frame);
         if (receive != nullptr) receive->is_over.store(true, std::memory_order_release);

@@ -52,9 +52,9 @@ class TcpNetwork final : public Network {
   [[nodiscard]] bool needs_host() const override { return false; }
   void leave(bool has_failed) noexcept override;
 
-  // Gives the ranks the numbers under which people know them, and what follows such a number. `numbers` must
-  // outlive this.
-  void call_ranks(std::span<const int> numbers, std::string_view space) {
+  // Lets several communicators use the network, each with tags of its own. People know the ranks by
+  // `numbers`, which must outlive this, and `space` follows such a number.
+  void share(std::span<const int> numbers, std::string_view space) {
     known_numbers_ = numbers;
     space_ = space;
   }
@@ -158,6 +158,7 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::byte* begin_message(Connection& on, const TcpFrame& frame);
   void end_frame(Connection& on, const TcpFrame& frame);
   void obey(Connection& on, const TcpFrame& frame);
+  [[nodiscard]] bool is_shared() const { return !known_numbers_.empty(); }
   [[nodiscard]] int number_of(int rank) const {
     return known_numbers_.empty() ? rank : known_numbers_[static_cast<std::size_t>(rank)];
   }
@@ -181,9 +182,13 @@ class TcpNetwork final : public Network {
   void ensure_connection(Peer& to);
   void begin_attempt(Peer& to);
   void fail_attempt(Connection& on, int error, bool may_retry);
+  // Makes another attempt later, or gives the rank up.
+  void end_attempt(Peer& to, int error, bool may_retry);
   // Handles what has come on all connections. Returns true if there was anything.
   bool poll();
   void accept_strangers();
+  // Called when no connection was accepted, with the error. Throws BoardError if that has lasted too long.
+  void wait_for_descriptors(int error);
   void look_at_clock();
   [[nodiscard]] bool look(Connection& on, bool is_writable);
   // Returns the rank that has sent its key, or null.
@@ -215,9 +220,12 @@ class TcpNetwork final : public Network {
   int strangers_ = 0;
   int retries_ = 0;  // the peers with a `retry_ns`
   int losses_ = 0;
+  // A rank that tells of a failure ends its connections soon after, which is no loss. If the network is
+  // shared, it goes on for other communicators, so this stays false.
   bool has_heard_of_failure_ = false;
-  bool has_closed_ = false;  // some connection is to be destroyed
-  MessageQueue receives_;    // those that have found no message
+  std::int64_t refused_since_ns_ = 0;  // when the system first refused to accept a connection; 0: it does not
+  bool has_closed_ = false;            // some connection is to be destroyed
+  MessageQueue receives_;              // those that have found no message
   std::uint64_t numbers_ = 0;
   int first_of_any_ = 0;
   TcpNetwork* next_ = nullptr;  // in the list of all

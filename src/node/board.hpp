@@ -400,11 +400,12 @@ class Board {
   [[nodiscard]] std::size_t pair_index(int from, int to) const {
     return static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to);
   }
-  // Counts the collectives of one rank on one stage that use windows. Only that rank writes the counts.
+  // Counts the collectives of one rank on one stage, if any rank may use windows in them. Only that rank
+  // writes the counts.
   struct alignas(BoardShape::line) UseCounts {
-    Word begun;
+    Word begun;  // those in which this rank uses windows
     Word ended;
-    Word without_windows;  // collectives in which only other ranks have used windows
+    Word without_windows;  // those in which it uses none
   };
   [[nodiscard]] static UseCounts& uses_of_stage(std::byte* stage, const BoardShape& shape, int owner) {
     return *reinterpret_cast<UseCounts*>(stage + shape.uses_in_stage() + shape.bytes_of_lines(owner));

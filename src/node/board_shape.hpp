@@ -13,7 +13,7 @@
 //     inline slots   2 x ranks     a sequence number and up to inline_bytes of data beside it
 //     short slots    short_slots x ranks  the same for at most short_bytes, in collectives with a root
 //     signs          ranks         how far a rank has come in its rounds
-//     uses           ranks         how many collectives with windows a rank has begun and ended here
+//     uses           ranks         how many collectives with and without windows a rank has made here
 //     round words    2 x (ranks + 1)  words of an algorithm for a whole round
 //     tree lines     2 x ranks x 8 short data for the children in a tree, a line for each level
 //     records        2 x ranks     the last four calls of each rank, if they are compared

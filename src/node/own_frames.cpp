@@ -24,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/time.hpp"
 #include "node/blocked_stack.hpp"
@@ -273,32 +274,58 @@ std::string path_of(const link_map& module) {
   return {path, length > 0 ? static_cast<std::size_t>(length) : 0};
 }
 
+// Returns the library or program that has this address, or null.
+const link_map* module_of(std::uintptr_t address, Dl_info& info) {
+  link_map* module = nullptr;
+  const int is_known =
+      dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP);
+  return is_known != 0 ? module : nullptr;
+}
+
 std::string frame_line(std::uintptr_t address) {
   Dl_info info{};
-  link_map* module = nullptr;
-  if (dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) ==
-          0 ||
-      module == nullptr)
-    return {};
+  const link_map* const module = module_of(address, info);
+  if (module == nullptr) return {};
   char offset[32];
   std::snprintf(offset, sizeof offset, "0x%lx", static_cast<unsigned long>(address - module->l_addr));
   return "frame\t" + std::string(offset) + "\t" + path_of(*module) + "\t" +
          (info.dli_sname != nullptr ? info.dli_sname : "") + "\n";
 }
 
-// A thread in a system call needs no signal, because its stack does not change. If the call has ended
-// meanwhile, the frames do not count.
-std::string frames_in_call(const ThreadNames& thread, const SystemCall& call, const Python& python,
-                           int file) {
-  std::string frames;
-  if (python && thread.python != nullptr) {
-    python.write_frames(file, thread.python);
-    frames = python_frames(file);
+// Returns true if Python itself has made the system call. It repeats one that a signal ends (PEP 475), and
+// other libraries may not.
+bool is_call_of_python(const std::vector<std::uintptr_t>& frames) {
+  for (const std::uintptr_t address : frames) {
+    Dl_info info{};
+    const link_map* const module = module_of(address, info);
+    if (module == nullptr) return false;
+    const std::string path = path_of(*module);
+    const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+    if (name.starts_with("libc.so") || name.starts_with("libpthread")) continue;
+    return name.starts_with("python") || name.starts_with("libpython") ||
+           path.find("/lib-dynload/") != std::string_view::npos;
   }
-  for (const std::uintptr_t address : frames_of_blocked(thread.handle, call.place, call.stack))
-    frames += frame_line(address);
-  const std::optional<SystemCall> now = system_call_of(thread.number);
-  return now && now->text == call.text ? frames : "";
+  return false;
+}
+
+// The frames of a thread that a signal interrupts. Only that thread may walk the frames of Python.
+std::string frames_by_signal(const ThreadNames& thread, const SystemCall& call) {
+  // The program may close any descriptor, so this one lives for one question.
+  const Python python = may_write_frames() ? Python::find() : Python();
+  const Descriptor file(python ? memfd_create("offbeat-frames", MFD_CLOEXEC) : -1);
+  shot.python = file ? python : Python();
+  shot.python_file = file.get();
+  std::string text;
+  if (take_shot(thread.number)) {
+    // The program counter is behind the instruction that makes the call or, to repeat it, at that one.
+    constexpr std::uintptr_t longest_instruction = 4;
+    if (!call.name.empty() && call.place - shot.interrupted <= longest_instruction)
+      text = "call\t" + call.name + "\n";
+    if (shot.python) text += python_frames(file.get());
+    for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
+  }
+  shot.state.store(Shot::unwanted, std::memory_order_relaxed);
+  return text;
 }
 
 }  // namespace
@@ -307,34 +334,29 @@ ThreadNames this_thread() {
   const Python python = Python::find();
   return {.number = static_cast<pid_t>(syscall(SYS_gettid)),
           .handle = pthread_self(),
-          .python = python ? python.this_thread() : nullptr};
+          .is_of_python = python && python.this_thread() != nullptr};
 }
 
+// A thread in a system call gets no signal, because many calls end early then. Its stack is copied instead.
+// If the call has ended meanwhile, the frames do not count.
 std::string frames_of(const ThreadNames& thread) {
-  std::optional<SystemCall> call = system_call_of(thread.number);
-  if (!call) return {};
-  // The program may close any descriptor, so this one lives for one question.
-  const Python python = may_write_frames() ? Python::find() : Python();
-  const Descriptor file(python ? memfd_create("offbeat-frames", MFD_CLOEXEC) : -1);
-  if (!call->name.empty()) {
-    constexpr int most_tries = 5;  // a thread may make short calls one after the other
-    std::string frames;
-    for (int k = 0; k < most_tries && call && !call->name.empty() && frames.empty(); ++k) {
-      if (k > 0) call = system_call_of(thread.number);
-      if (file && (ftruncate(file.get(), 0) != 0 || lseek(file.get(), 0, SEEK_SET) != 0)) break;
-      if (call) frames = frames_in_call(thread, *call, file ? python : Python(), file.get());
+  constexpr int most_tries = 5;  // a thread may make short calls one after the other
+  for (int k = 1; k <= most_tries; ++k) {
+    const std::optional<SystemCall> call = system_call_of(thread.number);
+    if (!call) return {};
+    if (call->name.empty()) return frames_by_signal(thread, *call);
+    const std::vector<std::uintptr_t> stack = frames_of_blocked(thread.handle, call->place, call->stack);
+    if (thread.is_of_python && is_call_of_python(stack)) {
+      if (std::string text = frames_by_signal(thread, *call); !text.empty()) return text;
     }
-    return call ? "call\t" + call->name + "\n" + frames : "";
+    std::string frames;
+    for (const std::uintptr_t address : stack) frames += frame_line(address);
+    const std::optional<SystemCall> now = system_call_of(thread.number);
+    const bool is_still_there = now && now->text == call->text;
+    if ((is_still_there && !frames.empty()) || k == most_tries)
+      return "call\t" + call->name + "\n" + (is_still_there ? frames : "");
   }
-  shot.python = file ? python : Python();
-  shot.python_file = file.get();
-  std::string text;
-  if (take_shot(thread.number)) {
-    if (shot.python) text = python_frames(file.get());
-    for (std::size_t k = 0; k < shot.count; ++k) text += frame_line(shot.addresses[k]);
-  }
-  shot.state.store(Shot::unwanted, std::memory_order_relaxed);
-  return text;
+  return {};
 }
 
 }  // namespace offbeat

@@ -8,11 +8,11 @@
 
 namespace offbeat {
 
-// A thread, as the system, the C library and Python know it.
+// A thread, as the system and the C library know it.
 struct ThreadNames {
   pid_t number = 0;
   pthread_t handle{};
-  void* python = nullptr;  // its state, which lives until Python ends; null: Python does not know it
+  bool is_of_python = false;  // Python knows it
 };
 
 // Returns the names of this thread.

@@ -243,8 +243,11 @@ std::vector<PlanRow> rows_of_rules(Collective collective, const PlanInputs& inpu
         is_built_in ? "built-in rules, line " + line : std::string(chosen->file) + ":" + line;
     const std::string& reason = chosen->rule->reason;
     const bool is_replaced = inputs.by_network && is_built_in && chosen->alternatives.front()->runs_on_host();
-    rows.add(most, is_replaced ? std::vector{without_rule} : chosen->alternatives,
-             is_built_in ? reason : origin + (reason.empty() ? "" : ": ") + reason, origin);
+    if (is_replaced)
+      rows.add(most, {without_rule}, "the host cannot advance it while the program computes", origin);
+    else
+      rows.add(most, chosen->alternatives,
+               is_built_in ? reason : origin + (reason.empty() ? "" : ": ") + reason, origin);
   }
   return rows.result();
 }

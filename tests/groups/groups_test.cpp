@@ -2,6 +2,7 @@
 // liboffbeat.so, as a program without MPI uses it.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -611,6 +612,34 @@ TEST(Group, WaitsInAFunctionThatIsCalledAtTheEnd) {
     for (offbeat_group*& each : groups) offbeat_group_free(&each);
   });
   for (const int end : ends) EXPECT_EQ(end, 0);
+}
+
+// The memory of a group that is freed does not stay as it was.
+TEST(Group, MayBeFreedBeforeItsRequestsAreWaitedFor) {
+  expect_success(ranks::run(2, [](Shared& shared, int rank) {
+    alarm(20);
+    mallopt(M_PERTURB, 0x55);
+    for (int size = rank == 0 ? 1 : 2; size <= 2; ++size) {
+      offbeat_group* group = make_group(shared, rank, size, size - 1);
+      offbeat_request* call_request = nullptr;
+      offbeat_request* message_request = nullptr;
+      offbeat_call call = call_of(group, "barrier");
+      if (size == 1 || rank == 0) require(offbeat_begin(&call, &call_request) == OFFBEAT_OK, "no call");
+      offbeat_message message = OFFBEAT_MESSAGE_INIT;
+      message.group = group;
+      message.peer = 1 - rank;
+      if (size == 2) {
+        require(offbeat_begin_receive(&message, &message_request) == OFFBEAT_OK, "no receive");
+        ++shared.words[0];
+        while (shared.words[0].load() < 2) sched_yield();
+      }
+      offbeat_group_free(&group);
+      const offbeat_status expected = size == 1 ? OFFBEAT_OK : OFFBEAT_ERROR_RANK;
+      if (call_request != nullptr) require(offbeat_wait(&call_request) == expected, "the call's end");
+      if (message_request != nullptr)
+        require(offbeat_wait(&message_request) == OFFBEAT_ERROR_RANK, "the message's end");
+    }
+  }));
 }
 
 class Mismatches : public testing::TestWithParam<std::pair<std::size_t, std::size_t>> {};

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from offbeat.commands import top
@@ -24,6 +26,20 @@ def rank_at(rank: int, seconds: float, counts: CollectiveCounts, *, job: int = 7
     return Process(
         100 + rank, job, rank, 2, "n1", "mpich", "./a", round(seconds * SECOND), 1000.0, [communicator]
     )
+
+
+@pytest.mark.parametrize("does", ["sleep 30", "exit 3"])
+def test_a_host_that_does_not_answer_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str
+) -> None:
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\nexec {does}\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(top, "_HOST_LIMIT_S", 0.5 if "sleep" in does else 30)
+    rank = rank_at(0, 5, CollectiveCounts())
+    look = jobs.Snapshot(0, [rank], {rank.key: "n1"})
+    with pytest.raises(CommandError, match="--where 0: no answer from n1"):
+        top._say_where(jobs.Job("7", [rank]), 0, look)
 
 
 def test_the_difference_of_two_looks() -> None:

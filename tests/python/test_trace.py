@@ -193,8 +193,8 @@ def test_a_report_about_a_hang_begins_with_who_has_not_come(offbeat: Offbeat, tm
     assert shown.index("What matters") < shown.index("missing: "), shown
     assert "Only faster algorithms help" not in said  # the hang is what matters
     assert (
-        "What matters The run did not end in order: rank 1 has not come to bcast 2 on communicator 0 (all 3 "
-        "ranks), in which ranks 0, 2 wait." in said
+        "What matters The run has not ended in order (killed, or still running): rank 1 has not come to "
+        "bcast 2 on communicator 0 (all 3 ranks), in which ranks 0, 2 wait." in said
     ), said
 
 

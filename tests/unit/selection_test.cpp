@@ -65,6 +65,8 @@ TEST(Selection, CallsThatGoByOurNetworkAreNotNative) {
     }
     EXPECT_FALSE(plans->of(collective).needs().contain(Means::network)) << name_of(collective);
   }
+  EXPECT_EQ(plans->of(Collective::gather, CallForm::nonblocking).row_for(8).reason,
+            "the host cannot advance it while the program computes");
   EXPECT_TRUE(plans->of(Collective::scatter, CallForm::nonblocking).row_for(8).expression->is_native());
 }
 

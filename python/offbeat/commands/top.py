@@ -168,8 +168,10 @@ def _say_where(job: jobs.Job, rank: int, look: jobs.Snapshot, seconds: str | Non
         return
     if host := look.reached_by.get(found.key):
         there = [*_way_to(host), *_TOP, str(found.pid), "--where", str(rank)]
-        if subprocess.run(there, timeout=_HOST_LIMIT_S, check=False).returncode != 0:
-            raise CommandError(f"--where {rank}: no answer from {host}", FAILED)
+        try:
+            subprocess.run(there, timeout=_HOST_LIMIT_S, check=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            raise CommandError(f"--where {rank}: no answer from {host}", FAILED) from None
         return
     frames = _core.stack(found.pid)
     if not frames:

@@ -92,13 +92,14 @@ class Hang:
         """Who has not come, to which call, and who waits."""
         call = f"{self.collective} {self.number} on {self.communicator}"
         inside = _ranks(ranges(self.waiting), len(self.waiting))
+        how = "The run has not ended in order (killed, or still running)"
         if not self.missing:
-            return f"The run did not end in order: {inside} had not left {call}."
+            return f"{how}: {inside} had not left {call}."
         have = "has" if len(self.missing) == 1 else "have"
         late = _ranks(ranges(self.missing), len(self.missing))
         wait = "waits" if len(self.waiting) == 1 else "wait"
         return (
-            f"The run did not end in order: {late} {have} not come to {call}, in which {inside} {wait}. "
+            f"{how}: {late} {have} not come to {call}, in which {inside} {wait}. "
             f"With OFFBEAT_STALL_S=10 the job says in which line {'it is' if have == 'has' else 'they are'}."
         )
 

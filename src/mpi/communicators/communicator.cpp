@@ -60,17 +60,19 @@ Communicator::~Communicator() {
 
 void Communicator::break_down() {
   const std::optional<CommunicatorLife::Failure> failure = life_.record_failure(std::current_exception());
-  if (!failure || !means_.have_board()) return;
+  if (!failure) return;
+  if (means_.have_network()) means_.shared().network->spoil();
+  if (!means_.have_board()) return;
   NodeBoard& board = means_.node_board();
   // A rank that finds another process dead has not failed itself.
-  int dead = failure->dead_rank;
-  const bool has_died = dead == MPI_UNDEFINED || std::string_view(failure->text).ends_with("has died");
-  if (failure->code == FaultTolerance::process_failed) dead = life_.first_dead_process();
-  if (dead != MPI_UNDEFINED) {
-    board.give_up(dead, has_died ? "its process has died" : failure->text, failure->code);
-  } else {
-    board.give_up(board.named_rank(), failure->text, failure->code);
+  int failed = failure->lost_rank;
+  bool has_died = failure->has_died;
+  if (failure->code == FaultTolerance::process_failed) {
+    failed = life_.first_dead_process();
+    has_died = failed != MPI_UNDEFINED;
   }
+  board.give_up(failed != MPI_UNDEFINED ? failed : board.named_rank(),
+                has_died ? "its process has died" : failure->text, failure->code);
 }
 
 // -- plans

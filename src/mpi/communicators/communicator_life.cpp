@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "mpi/host/error_code.hpp"
 
 namespace offbeat {
 namespace {
@@ -13,16 +14,18 @@ CommunicatorLife::Failure failure_of(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
-    return {"no memory", MPI_ERR_NO_MEM};
+    return {"no memory", code_of_exception()};
   } catch (const BoardError& error) {
-    return {error.what(), MPI_ERR_OTHER, error.trouble == Trouble::rank ? error.rank : MPI_UNDEFINED};
+    const bool has_died = error.trouble == Trouble::death;
+    const bool is_lost = has_died || error.trouble == Trouble::rank;
+    return {error.what(), code_of_exception(), is_lost ? error.rank : MPI_UNDEFINED, has_died};
   } catch (const CommunicationError& error) {
     if (error.code == FaultTolerance::revoked) return {nullptr, error.code};
-    return {error.what(), error.code == MPI_SUCCESS ? MPI_ERR_OTHER : error.code};
+    return {error.what(), code_of_exception()};
   } catch (const std::exception& error) {
-    return {error.what(), MPI_ERR_OTHER};
+    return {error.what(), code_of_exception()};
   } catch (...) {
-    return {"an error", MPI_ERR_OTHER};
+    return {"an error", code_of_exception()};
   }
 }
 

@@ -67,7 +67,8 @@ class CommunicatorLife {
   struct Failure {
     const char* text;  // lives as long as the exception; null if the program itself revoked the communicator
     int code;          // an error code of the host MPI
-    int dead_rank = MPI_UNDEFINED;  // in MPI_COMM_WORLD, if a process of this node was found dead
+    int lost_rank = MPI_UNDEFINED;  // in MPI_COMM_WORLD, if it is that rank that has failed
+    bool has_died = false;          // the process of that rank
   };
   // Ends all use of the communicator. Returns nothing if an earlier failure has done that.
   [[nodiscard]] std::optional<Failure> record_failure(const std::exception_ptr& exception);

@@ -45,6 +45,10 @@ CommunicatorMeans::CommunicatorMeans(Runtime& process, const CommunicatorLife& l
   shared_.messages = std::make_shared<PrivateCommunicator>(process.host);
 }
 
+void CommunicatorMeans::make_host_turn() {
+  host_turn_.emplace(process_.host, process_.own_communicator().handle);
+}
+
 BoardTransport& CommunicatorMeans::transport_of(int index) {
   const auto at = static_cast<std::size_t>(index);
   if (have_network()) {
@@ -150,7 +154,8 @@ void CommunicatorMeans::provide_board(MpiSetUp& set_up) {
 void CommunicatorMeans::provide_network(MpiSetUp& set_up) {
   if (std::exchange(shared_.is_network_settled, true)) return;
   shared_.network = team().network(set_up, process_.settings);
-  if (have_network()) host_turn_.emplace(process_.host, process_.own_communicator().handle);
+  const int last = NodeBoard::stages_of_communicator - 1;
+  if (have_network() && stage(last) == nullptr) make_host_turn();
 }
 
 bool CommunicatorMeans::provide_messages(MpiSetUp& set_up) {
@@ -221,7 +226,7 @@ Means CommunicatorMeans::means_of_operations() const {
 void CommunicatorMeans::use_shared_means(const SharedMeans& shared, int index) {
   shared_ = shared;
   index_ = index;
-  if (have_network()) host_turn_.emplace(process_.host, process_.own_communicator().handle);
+  if (have_network() && stage(index) == nullptr) make_host_turn();
   if (have_board()) board_ = &node_board().stage(index).board;
 }
 

@@ -137,8 +137,10 @@ class CommunicatorMeans {
   void provide_board(MpiSetUp& set_up);
   void provide_network(MpiSetUp& set_up);
   void prepare_mpi(MpiTransport& transport, int index);
-  // Returns what gives the host a turn while a rank without a board waits for messages of the network.
+  // Returns what gives the host a turn while an operation without a stage of the board waits for messages of
+  // the network.
   [[nodiscard]] TurnCall turn_without_board();
+  void make_host_turn();
   // Returns the first tag of the messages with this index in the network, in which each place has its own.
   [[nodiscard]] int network_tag(int index) const {
     return (place() * NodeBoard::stages_of_communicator + index) * most_lanes;
@@ -183,7 +185,7 @@ class CommunicatorMeans {
   // Of operations: those whose messages the host sends, and those that use the network.
   std::array<std::unique_ptr<MpiTransport>, NodeBoard::most_stages> transports_;
   std::array<std::unique_ptr<NetworkTransport>, NodeBoard::most_stages> network_transports_;
-  std::optional<HostTurn> host_turn_;  // for ranks without a board
+  std::optional<HostTurn> host_turn_;  // for operations without a stage of the board
   std::atomic_flag is_giving_turn_{};  // set while a thread gives the host a turn
   std::uint64_t begun_ = 0;
 };

@@ -7,7 +7,8 @@ int MpiBoardClient::take_turn(FailureNotice& told) noexcept {
   int code = host_turn_.give_turn();
   if (code != MPI_SUCCESS) return code;
   if (by_network_) {
-    if (code = by_network_->take_turn(told); code != MPI_SUCCESS || told.word != 0) return code;
+    if (by_network_->take_turn(told) != 0) return MPI_ERR_OTHER;  // the number is not one of the host
+    if (told.word != 0) return MPI_SUCCESS;
   }
   if (failure_tag_ < 0) return code;
   int is_told = 0;
@@ -36,10 +37,11 @@ void MpiBoardClient::tell_other_nodes(const FailureNotice& failure) noexcept {
   }
 }
 
-// A thread of offbeat calls this only for lack of memory, and then asks the host for nothing.
+// If a thread of offbeat calls this, the error is offbeat's own, and the host is asked for nothing.
 int MpiBoardClient::error_class(int code) noexcept {
   int found = code;
-  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER) host_.Error_class(code, &found);
+  if (code != MPI_ERR_NO_MEM && code != MPI_ERR_OTHER && code != MPI_ERR_TRUNCATE)
+    host_.Error_class(code, &found);
   return found;
 }
 

@@ -54,7 +54,7 @@ std::shared_ptr<TeamNetwork> TeamNetwork::make(MpiSetUp& set_up, const Settings&
   std::uint64_t id = 0;
   std::memcpy(&id, key.bytes.data(), sizeof id);
   made->id_ = id;
-  made->network.call_ranks(world_ranks, " of MPI_COMM_WORLD");
+  made->network.share(world_ranks, " of MPI_COMM_WORLD");
   try {
     made->network.connect(set_up, locality, addresses, key);
   } catch (const BoardError& error) {  // equal on all ranks

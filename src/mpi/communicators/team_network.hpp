@@ -17,7 +17,7 @@ namespace offbeat {
 class TeamNetwork {
  public:
   // Connects the ranks. Collective. `world_ranks` must outlive the network. Returns null, on all ranks, if a
-  // rank has no network or no memory for it; one line says so.
+  // rank has no memory for it, or no network, which one line says.
   [[nodiscard]] static std::shared_ptr<TeamNetwork> make(MpiSetUp& set_up, const Settings& settings,
                                                          const Locality& locality,
                                                          const std::vector<int>& world_ranks);

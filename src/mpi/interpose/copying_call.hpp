@@ -95,7 +95,9 @@ class CopyingCall : public JudgedCall<collective, Arguments, Carrier> {
       const bool shares =
           (in_place || is_aliased) && giver_taker_roles.is_personalised && !giver_taker_roles.root_gives;
       const bool is_source = is_bcast && gives();
-      kept_.packs_output = in_place || is_source;
+      // A rank may take less than it has room for. A copy of all that room from a device would take long.
+      const bool may_take_less = has_output && collectives_with_lists_at_root.contain(collective);
+      kept_.packs_output = in_place || is_source || (may_take_less && !output.is_on_device());
       kept_.unpacks_output = has_output && !is_source;
       outcome = carry_out(call, bytes, shares, kept_);
     });

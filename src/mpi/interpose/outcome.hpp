@@ -3,10 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <new>
 
-#include "base/error.hpp"
-#include "mpi/host/abi.hpp"
+#include "mpi/host/error_code.hpp"
 
 namespace offbeat {
 
@@ -34,21 +32,5 @@ inline constinit thread_local RowTrial* trial_of_host [[gnu::tls_model("initial-
 
 // The communicator that counted the last blocking call of this thread, in which the host may run.
 inline constinit thread_local Communicator* communicator_of_call [[gnu::tls_model("initial-exec")]] = nullptr;
-
-// Returns the error code of the exception that is being handled.
-[[nodiscard]] inline int code_of_exception() {
-  try {
-    throw;
-  } catch (const BoardError& error) {
-    if (error.code != MPI_SUCCESS) return error.code;
-    return error.trouble == Trouble::mismatch ? MPI_ERR_ARG : MPI_ERR_INTERN;
-  } catch (const CommunicationError& error) {
-    return error.code != MPI_SUCCESS ? error.code : MPI_ERR_INTERN;
-  } catch (const std::bad_alloc&) {
-    return MPI_ERR_NO_MEM;
-  } catch (...) {
-    return MPI_ERR_INTERN;
-  }
-}
 
 }  // namespace offbeat

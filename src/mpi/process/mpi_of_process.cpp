@@ -57,9 +57,8 @@ Communicator& communicator_of(int fortran_communicator, Collective collective) {
 
 // Throws UsageError for a collective with lists of counts.
 void require_no_lists(Collective collective) {
-  const Collectives with_lists{Collective::allgatherv, Collective::alltoallv, Collective::reduce_scatter,
-                               Collective::gatherv, Collective::scatterv};
-  if (with_lists.contain(collective))
+  const Collectives with_lists{Collective::allgatherv, Collective::alltoallv, Collective::reduce_scatter};
+  if (with_lists.contain(collective) || collectives_with_lists_at_root.contain(collective))
     throw UsageError(std::string(name_of(collective)) +
                      " takes lists of counts, which calls on a communicator cannot have");
 }

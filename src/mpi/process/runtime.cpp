@@ -317,6 +317,12 @@ void Runtime::destroy(Communicator* communicator) {
   inside_offbeat = was_inside;
 }
 
+void Runtime::destroy_abandoned() {
+  const bool was_inside = std::exchange(inside_offbeat, true);
+  operations_under_way.clear();
+  inside_offbeat = was_inside;
+}
+
 int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> host_call, MPI_Comm* argument) {
   // From now on no thread finds the communicator in its cache.
   destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
@@ -326,6 +332,7 @@ int Runtime::free_communicator(MPI_Comm handle, HostFunction<int(MPI_Comm*)> hos
   // inter-communicator, on which attribute functions may have made calls.
   destroyed_communicators_.fetch_add(1, std::memory_order_acq_rel);
   if (entry_to_destroy != nullptr) destroy(entry_to_destroy);
+  destroy_abandoned();
   return code;
 }
 
@@ -363,6 +370,7 @@ void Runtime::arrange_end() {
 void Runtime::begin_to_finalize() {
   if (!is_mpi_running() || is_finalizing_.exchange(true)) return;  // the host reports such an error
   progress.prepare_to_stop();
+  destroy_abandoned();
   if (!host_calls_end_) return end();
   remove(MPI_COMM_SELF);
 }

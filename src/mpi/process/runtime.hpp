@@ -157,6 +157,8 @@ class Runtime {
   [[nodiscard]] Communicator* add(MPI_Comm handle);
   void remove(MPI_Comm handle);
   [[gnu::noinline]] static void destroy(Communicator* communicator);
+  // Destroys those that were freed while a thread of offbeat used them.
+  static void destroy_abandoned();
 
   std::atomic<bool> is_started_{false};
   std::atomic<bool> is_finalizing_{false};

@@ -2,6 +2,7 @@
 #include "collectives/board/arrival_direct/channels.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "node/board_awaitables.hpp"
@@ -13,7 +14,7 @@ namespace {
 // again. The two ranks need no other rank, so a late rank delays only what it gives and takes itself.
 class WindowChannel {
  public:
-  // Sends a block of `count` elements, which both ranks know. In `round`, a piece is the whole channel.
+  // Sends a block of `count` elements. In `round`, a piece is the whole channel.
   WindowChannel(const WindowRound& round, int giver, int taker, std::size_t count)
       : round_(round),
         owner_(round.exchanged.window_owner(giver, taker)),
@@ -81,12 +82,14 @@ Task run_through_channels(const WindowRound& round, const ListsAtRoot* lists) {
   Board& board = round.board;
   const int ranks = round.net.size;
   const auto places = static_cast<std::size_t>(ranks);
-  const Scratch memory(true, 3 * places, sizeof(std::size_t));
+  const Scratch memory(true, 4 * places, sizeof(std::size_t));
   auto* given = reinterpret_cast<std::size_t*>(memory.vector().data);  // chunks given to each rank
   std::size_t* taken = given + places;                                 // chunks taken from each rank
-  // How many chunks each rank is known to have taken or, if this rank gives it nothing, 1 after its slot.
-  std::size_t* known = taken + places;
+  std::size_t* known = taken + places;                                 // chunks that each rank has taken
+  std::size_t* lengths = known + places;  // elements in the block of each rank, if there are lists
   std::fill_n(given, 3 * places, 0);
+  constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
+  std::fill_n(lengths, places, unknown);
   bool has_own = exchanged.keeps_own_block() && lists == nullptr;
   for (bool is_over = false; !is_over;) {
     Patience::Wait wait(board.patience);
@@ -126,18 +129,18 @@ Task run_through_channels(const WindowRound& round, const ListsAtRoot* lists) {
         const int giver = (round.net.rank + k) % ranks;
         if (!exchanged.gives(giver)) continue;
         const auto from = static_cast<std::size_t>(giver);
-        if (lists != nullptr && known[from] == 0) {
+        Vector receipt = exchanged.place_of_block_from(giver);
+        if (lists != nullptr && lengths[from] == unknown) {
           if (!lists->has_arrived(giver)) {
             is_over = false;
             continue;
           }
           const Reading reading = lists->reading_of(giver);
           co_await board.charge_fetch(giver, reading.data, reading.bytes);
-          lists->take_from(giver);
-          known[from] = 1;
+          lengths[from] = lists->take_from(giver) / round.width;
           got_further = true;
         }
-        const Vector receipt = exchanged.place_of_block_from(giver);
+        receipt = clipped_slice(receipt, 0, lengths[from]);
         const WindowChannel channel(round, giver, round.net.rank, receipt.count);
         std::size_t there = channel.count(channel.put_count(), taken[from]);
         // In place, a chunk of the input must be sent before a received chunk takes its place. One of the two

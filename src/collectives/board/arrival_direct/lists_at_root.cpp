@@ -4,17 +4,13 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 
 namespace offbeat::direct {
 
-void report_mismatch(Collective collective, int giver, int taker, std::uint64_t given, std::uint64_t taken) {
-  const std::string text = "mismatched " + std::string(name_of(collective)) + ": rank " +
-                           std::to_string(giver) + " gives rank " + std::to_string(taker) + " " +
-                           std::to_string(given) + " bytes, and rank " + std::to_string(taker) + " takes " +
-                           std::to_string(taken);
-  say(text);
-  throw BoardError(Trouble::mismatch, giver, text);
+void throw_truncation(Collective collective, int giver, int taker, std::uint64_t given, std::uint64_t taken) {
+  throw TruncationError("mismatched " + std::string(name_of(collective)) + ": rank " + std::to_string(giver) +
+                        " of the communicator gives rank " + std::to_string(taker) + " " +
+                        std::to_string(given) + " bytes, which takes " + std::to_string(taken));
 }
 
 }  // namespace offbeat::direct

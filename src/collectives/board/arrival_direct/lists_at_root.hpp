@@ -3,13 +3,14 @@
 // lengths of all blocks, so no rank decides by a length that the others may not know.
 //
 // The root and each other rank have a slot for their block, and a window for one that is longer than a slot.
-// Both know that block's length, so both know where it goes. The giver writes the length and the block into
-// the slot and leaves. The length is there for the taker to check.
+// The giver writes the length and the block into
+// the slot and leaves. The taker may have room for more, as in all MPIs: only the giver's length counts.
 //
 // A call counts as a round in windows on every rank, whether this rank needs a window or not. So the numbers
 // of rounds stay equal.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/copy.hpp"
@@ -19,9 +20,9 @@
 
 namespace offbeat::direct {
 
-// Ends a call in which `giver` has another length than its taker expects.
-[[noreturn]] void report_mismatch(Collective collective, int giver, int taker, std::uint64_t given,
-                                  std::uint64_t taken);
+// Ends a call in which `giver` gives more than its taker has room for.
+[[noreturn]] void throw_truncation(Collective collective, int giver, int taker, std::uint64_t given,
+                                   std::uint64_t taken);
 
 class ListsAtRoot {
  public:
@@ -73,10 +74,9 @@ class ListsAtRoot {
     if (!exchanged_.keeps_own_block()) return;
     const ConstVector own = exchanged_.block_to(board_.rank);
     const Vector place = exchanged_.place_of_block_from(board_.rank);
-    if (own.bytes() != place.bytes() && place.data != nullptr)
-      report_mismatch(call_.collective, board_.rank, board_.rank, own.bytes(), place.bytes());
-    if (own.data != nullptr && place.data != nullptr && own.data != place.data && own.bytes() > 0)
-      offbeat::copy(place.data, own.data, own.bytes());
+    const std::size_t bytes = std::min(own.bytes(), place.bytes());
+    if (own.data != nullptr && place.data != nullptr && own.data != place.data && bytes > 0)
+      offbeat::copy(place.data, own.data, bytes);
   }
   [[nodiscard]] Reading reading_of(int giver) const {
     if (!is_awaited(giver)) return {};
@@ -97,17 +97,18 @@ class ListsAtRoot {
     }
     return true;
   }
-  // Takes the block of a rank that has arrived. If the block is too long for a slot, only its length is
-  // there.
-  void take_from(int giver) const {
+  // Takes the block of a rank that has arrived, and returns its length. If the block is too long for a slot,
+  // only its length is there.
+  std::size_t take_from(int giver) const {
     const Vector receipt = exchanged_.place_of_block_from(giver);
     const Slot slot = slot_of(giver, board_.rank);
     std::uint64_t given = 0;
     std::memcpy(&given, slot.data, sizeof given);
-    if (given != receipt.bytes())
-      report_mismatch(call_.collective, giver, board_.rank, given, receipt.bytes());
+    if (given > receipt.bytes())
+      throw_truncation(call_.collective, giver, board_.rank, given, receipt.bytes());
     if (given > 0 && !exchanged_.is_past_slot(given) && receipt.data != nullptr)
       offbeat::copy(receipt.data, place_in(slot, giver, board_.rank, given), given);
+    return given;
   }
 
  private:
