@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -13,8 +14,10 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes import Offbeat
+from fakes import MakeMpi, Offbeat
 from offbeat import _core
+from offbeat.errors import FAILED
+from offbeat.machine import fingerprint
 from offbeat.simulate import hosts, machine
 from offbeat.simulate.hosts import Phase, Place
 from offbeat.simulate.simulation import Shape
@@ -455,12 +458,92 @@ def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
     assert (tmp_path / "my.rules").read_text() in again.stdout
 
 
+def site_file(folder: Path, version: str = "5.0.9", **others: str) -> Path:
+    """A machine file as offbeat calibrate writes it here, for the MPI of `fake_mpi`."""
+    here = fingerprint("Open MPI", version)._asdict() | others
+    lines = [f"{key} = {json.dumps(value)}" for key, value in here.items()]
+    path = folder / "site.toml"
+    network = PLAIN.replace("0.001", "1")  # GB/s
+    path.write_text(network.replace("[core]", "\n".join(["[calibrated]", *lines, "[core]"])))
+    return path
+
+
+SITE = ("tune", "--simulate", "site.toml", "--nodes", "16", "--bytes", "64,1MiB", "--patterns", "balanced")
+
+
+def test_rules_for_a_calibrated_machine_are_stored_and_explain_shows_the_gain(
+    offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path
+) -> None:
+    site_file(tmp_path)
+    openmpi = fake_mpi("openmpi")
+    done = offbeat(*SITE)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / ".config" / "offbeat" / "rules").iterdir()
+    assert f"Stored for {fingerprint('Open MPI', '5.0.9')}: {path}\n" in done.stdout
+    assert "# Rules of" not in done.stdout, "they are not printed, too"
+    options = ("allreduce", "64", "--nodes", "16", "--ppn", "1", "--json")
+    found = json.loads(offbeat("explain", *options, path=openmpi.prefix / "bin").stdout)
+    assert (found["mpi"], found["rules"]) == ("openmpi", str(path))
+    assert re.search(r": simulated: 0\.\d\d of the MPI's time$", found["rows"][0]["reason"])
+
+
+def test_rules_of_a_calibrated_machine_that_the_user_does_not_want_stored(
+    offbeat: Offbeat, tmp_path: Path
+) -> None:
+    site_file(tmp_path)
+    for options in (("--no-store",), ("--mpi", "mpich"), ("--ppn", "1", "--simulate", "slingshot")):
+        done = offbeat(*SITE, *options)
+        assert done.returncode == 0, done.stderr
+        assert "# Rules of offbeat tune --simulate" in done.stdout
+    assert not (tmp_path / ".config").exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "options", "message"),
+    [
+        ("", ("--mpi", "mpich"), "--store: plain was calibrated with Open MPI"),
+        ("", ("--simulate", "site.toml,slingshot"), "--store: rules are stored for one machine"),
+        ("", ("--simulate", "slingshot"), "is not from offbeat calibrate"),
+        ('not_measured = "between_nodes"\n', (), "--store: plain: messages between nodes were not measured"),
+    ],
+)
+def test_what_cannot_be_stored(
+    offbeat: Offbeat, tmp_path: Path, edit: str, options: tuple[str, ...], message: str
+) -> None:
+    path = site_file(tmp_path)
+    path.write_text(edit + path.read_text())
+    done = offbeat(*SITE, "--store", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / ".config").exists()
+
+
+def test_a_budget_leaves_out_the_most_nodes(offbeat: Offbeat, tmp_path: Path) -> None:
+    options = ("tune", "--simulate", "slingshot", "--bytes", "64", "--patterns", "balanced", "--mpi", "mpich")
+    done = offbeat(*options, "--nodes", "2,65536", "--ppn", "16", "--budget", "8s", "--rules", "my.rules")
+    assert done.returncode == 0, done.stderr
+    assert "The budget was too short for 1 range of nodes from 65536 to 65536 (allreduce)" in done.stdout
+    text = (tmp_path / "my.rules").read_text()
+    assert re.search(r"^allreduce +\S+ +2 +16 ", text, re.MULTILINE)
+    assert "65536" not in text
+    done = offbeat(*options, "--nodes", "65536", "--ppn", "16", "--budget", "2s")
+    assert done.returncode == FAILED
+    assert "--budget: too short for allreduce, 64 B, 65536 nodes x 16" in done.stderr
+
+
+def test_a_group_with_an_open_question_gets_no_rule() -> None:
+    questions = [Question("allreduce", size, (n, n), 1, (n,)) for n in (2, 3) for size in (64, 1024)]
+    kept, missing = by_simulation.without_part_answers([Answer(each) for each in questions[:3]], questions)
+    assert [each.question for each in kept] == questions[:2]
+    assert missing == questions[2:]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--simulate", "moon"], "unknown machine 'moon'"),
         (["--simulate", "slingshot", "-n", "4"], "--ranks does not go with --simulate"),
-        (["--simulate", "slingshot", "--budget", "1h"], "--budget does not go with --simulate"),
+        (["--simulate", "slingshot", "--output", "f"], "--output does not go with --simulate"),
         (["--simulate", "slingshot", "--nodes", "1"], "--nodes 1:"),
         (["--simulate", "slingshot", "--nodes", "16..9"], "--nodes 16..9:"),
         (["--simulate", "slingshot", "--nodes", "9..64,20"], "--nodes 9..64,20: 20 is in two parts"),

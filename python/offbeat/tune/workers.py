@@ -22,19 +22,25 @@ def apply(
     inputs: Iterable[Input],
     on_result: Callable[[Result], None],
     processes: int,
+    seconds: float | None = None,
 ) -> None:
-    """Call ``function`` with each input in child processes, and ``on_result`` with each result here."""
+    """Call ``function`` with each input in child processes, and ``on_result`` with each result here.
+
+    After ``seconds``, calls that have not ended have no result.
+    """
     with _environment():
         pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with, (os.getpid(),))
         try:
             with _no_interrupts():
                 calls = [pool.submit(function, each) for each in inputs]
-            for done in as_completed(calls):
+            for done in as_completed(calls, seconds):
                 on_result(done.result())
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # they would finish the calls that they have
                 worker.terminate()
+            if isinstance(error, TimeoutError) and seconds is not None:
+                return
             raise
         pool.shutdown()
 
