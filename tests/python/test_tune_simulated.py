@@ -485,6 +485,8 @@ def test_rules_for_a_calibrated_machine_are_stored_and_explain_shows_the_gain(
     found = json.loads(offbeat("explain", *options, path=openmpi.prefix / "bin").stdout)
     assert (found["mpi"], found["rules"]) == ("openmpi", str(path))
     assert re.search(r": simulated: 0\.\d\d of the MPI's time$", found["rows"][0]["reason"])
+    said = offbeat("explain", *options[:-1], path=openmpi.prefix / "bin").stdout
+    assert re.search(r" messages +simulated: 0\.\d\d of the MPI's time ", said), said
 
 
 def test_rules_of_a_calibrated_machine_that_the_user_does_not_want_stored(
