@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from fakes import MakeMpi, Offbeat
 from offbeat import _core
+from offbeat.__main__ import main
 from offbeat.errors import FAILED
 from offbeat.machine import fingerprint
 from offbeat.simulate import hosts, machine
@@ -520,17 +522,39 @@ def test_what_cannot_be_stored(
     assert not (tmp_path / ".config").exists()
 
 
-def test_a_budget_leaves_out_the_most_nodes(offbeat: Offbeat, tmp_path: Path) -> None:
-    options = ("tune", "--simulate", "slingshot", "--bytes", "64", "--patterns", "balanced", "--mpi", "mpich")
-    done = offbeat(*options, "--nodes", "2,65536", "--ppn", "16", "--budget", "8s", "--rules", "my.rules")
-    assert done.returncode == 0, done.stderr
-    assert "The budget was too short for 1 range of nodes from 65536 to 65536 (allreduce)" in done.stdout
+def test_a_budget_leaves_out_the_most_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The question with the fewest ranks comes first, in whatever order they are asked."""
+    many = 1
+
+    def answer_some(
+        function: Callable[[Question], Answer], inputs: Sequence[Question],
+        on_result: Callable[[Answer], None], processes: int, seconds: float,
+    ) -> None:  # fmt: skip
+        assert seconds == 3600
+        for question in inputs[:many]:
+            on_result(function(question))
+
+    monkeypatch.setattr(workers, "apply", answer_some)
+    monkeypatch.chdir(tmp_path)
+    options = ["tune", "--simulate", "slingshot", "--bytes", "64", "--patterns", "balanced", "--mpi", "mpich"]
+    options += ["--nodes", "1024,2", "--ppn", "4", "--budget", "1h"]
+    assert main([*options, "--rules", "my.rules"]) == 0
+    said = capsys.readouterr().out
+    assert "The budget was too short for 1 range of nodes from 1024 to 1024 (allreduce)" in said
     text = (tmp_path / "my.rules").read_text()
-    assert re.search(r"^allreduce +\S+ +2 +16 ", text, re.MULTILINE)
-    assert "65536" not in text
-    done = offbeat(*options, "--nodes", "65536", "--ppn", "16", "--budget", "2s")
-    assert done.returncode == FAILED
-    assert "--budget: too short for allreduce, 64 B, 65536 nodes x 16" in done.stderr
+    assert re.search(r"^allreduce +\S+ +2 +4 ", text, re.MULTILINE)
+    assert "1024" not in text
+    many = 0
+    assert main(options) == FAILED
+    assert "--budget: too short for all sizes on any number of nodes" in capsys.readouterr().err
+
+
+def test_a_call_that_takes_too_long_has_no_result() -> None:
+    found: list[None] = []
+    workers.apply(time.sleep, [0.0, 600.0], found.append, 2, seconds=10)
+    assert found == [None]
 
 
 def test_a_group_with_an_open_question_gets_no_rule() -> None:

@@ -98,7 +98,7 @@ def run(
         line.clear()
     answers, missing = by_simulation.without_part_answers(answers, questions)
     if not answers:
-        raise CommandError(f"--budget: too short for {questions[0]}, and for all other questions", FAILED)
+        raise CommandError("--budget: too short for all sizes on any number of nodes; name fewer", FAILED)
     rows = simulated_rules.rules(terms, answers)
     console = new_console()
     _show(console, terms, rows, answers, time.monotonic() - began)
