@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 # Variables that batch systems set. In a batch job, the cores of this host do not say how many ranks fit.
 _BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID")
@@ -91,3 +94,35 @@ def description() -> dict[str, str | int]:
         "cores": cores(),
         "system": here.release,
     }
+
+
+class Fingerprint(NamedTuple):
+    """The nodes and the MPI that stored rules are for. A calibrated machine file has them, too."""
+
+    processor: str
+    cores: int
+    mpi: str
+    version: str
+
+    def __str__(self) -> str:
+        from offbeat.units import format_count
+
+        return f"{self.mpi} {self.version} on {format_count(self.cores, 'core')} of {self.processor}"
+
+    @property
+    def filename(self) -> str:
+        """The name of the file: readable, and different for each fingerprint."""
+        import hashlib  # only for those who have stored rules
+
+        digest = hashlib.sha256(json.dumps(self._asdict()).encode()).hexdigest()[:8]
+        return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
+
+
+def _file_name_part(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "", text.lower())
+
+
+def fingerprint(mpi: str, version: str) -> Fingerprint:
+    """The fingerprint of this machine with an MPI."""
+    here = description()
+    return Fingerprint(str(here["processor"]), all_cores(), mpi, version)

@@ -48,6 +48,7 @@ struct KnownTable {
 
 constexpr std::array known_tables{
     KnownTable{"", false, {"name", "source", "eager_limit_bytes", "envelope_bytes", "not_measured"}},
+    KnownTable{"calibrated", false, {"mpi", "version", "processor", "cores"}},
     KnownTable{"core",
                false,
                {"combine_ns_per_byte", "copy_ns_per_byte", "node_memory_bandwidth_gb_per_s", "step_ns"}},

@@ -74,6 +74,7 @@ from offbeat.errors import BAD_INPUT, CANNOT_START, FAILED
         (["bench", "--json", ""], "--json .: it is a folder"),
         (["calibrate", "-o", ""], "-o .: it is a folder"),
         (["calibrate", "-o", "folder"], "-o folder: it is a folder"),
+        (["calibrate", "--hosts", "a:600000,b:600000"], "-n 1200000: at most 1,048,576 ranks are possible"),
         (["calibrate", "-n", "99999999999"], "-n 99999999999: at most 1,048,576 ranks are possible"),
         (["tune", "-o", ""], "-o .: it is a folder"),
         (["tune", "-o", "folder"], "-o folder: it is a folder"),

@@ -24,6 +24,7 @@ from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.probes import LONGEST, Layout, Probe, Result
 from offbeat.calibrate.regression import Interval, bootstrap, breakpoints, fit, fit_line
 from offbeat.errors import CommandError
+from offbeat.machine import Fingerprint
 from offbeat.mpi.choice import Choice
 from offbeat.reports.calibration_sheets import too_few_line
 from offbeat.simulate import machine
@@ -316,9 +317,12 @@ def test_an_algorithm_without_latency_is_refused_in_one_line() -> None:
     assert hockney.fit_algorithm("ring", cases, 0.0, LONGEST) == "ring: latency_us: its interval holds 0"
 
 
+HERE = Fingerprint('a "fast" one', 64, "MPICH", "5.0.2")
+
+
 def written(found: Calibrated, algorithms: Sequence[hockney.Hockney] = ()) -> machine.Machine:
     text = machine_file.machine_file_text(
-        found, algorithms, name='the "quoted"', source="a test", vendor="MPICH", level="between_nodes"
+        found, algorithms, name='the "quoted"', source="a test", calibrated=HERE, level="between_nodes"
     )
     return machine.parse(text, "the file")
 
@@ -329,6 +333,7 @@ def test_the_machine_file_says_what_was_found_and_the_simulator_reads_it() -> No
     some = Interval(3.0, 2.0, 4.0)
     read = written(found, [hockney.Hockney("native(ring)", some, some, 0.1, 0.2, 0.99, 20)])
     assert read.name == 'the "quoted"'
+    assert read.calibrated == HERE
     assert read.eager_limit_bytes == truth.eager_limit
     assert read.between_nodes[0].latency_us == pytest.approx(truth.latency, rel=0.05)
     assert read.between_nodes[-1].bandwidth_gb_per_s == pytest.approx(0.04, rel=0.05)
@@ -341,10 +346,20 @@ def test_the_machine_file_says_what_was_found_and_the_simulator_reads_it() -> No
     assert max(exits) == pytest.approx(cost + 14 / 8 * (1 << 20) / 40e6, rel=0.1)
 
 
+def test_grids_read_a_calibrated_file(tmp_path: Path) -> None:
+    """The core has a reader of its own."""
+    found = parameters.fit_parameters(MadeUp(Truth(), EIGHT).results(10), EIGHT)
+    text = machine_file.machine_file_text(
+        found, [], name="site", source="", calibrated=HERE, level="between_nodes"
+    )
+    (tmp_path / "site.toml").write_text(text)
+    assert _core.machine_name(str(tmp_path / "site.toml")) == "site"
+
+
 def test_a_level_that_was_not_measured_says_so() -> None:
     found = parameters.fit_parameters(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
     text = machine_file.machine_file_text(
-        found, [], name="one", source="", vendor="MPICH", level="within_node"
+        found, [], name="one", source="", calibrated=HERE, level="within_node"
     )
     assert "[between_nodes]  # not measured" in text
     read = machine.parse(text, "the file")
@@ -392,7 +407,7 @@ def test_a_simulation_between_nodes_that_were_not_measured_warns(
 ) -> None:
     found = parameters.fit_parameters(MadeUp(Truth(latency=0.3, send_overhead=0.1), ONE).results(10), ONE)
     text = machine_file.machine_file_text(
-        found, [], name="one", source="", vendor="MPICH", level="within_node"
+        found, [], name="one", source="", calibrated=HERE, level="within_node"
     )
     (tmp_path / "one.toml").write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -83,6 +83,13 @@ def test_hosts_in_the_words_of_each_launcher(vendor: str, template: str | None, 
     assert launcher.host_options(Hosts(), install(vendor), template) == []
 
 
+@pytest.mark.parametrize(
+    ("names", "ranks"), [("a", 1), ("a,b", 2), ("a:64,b:64", 128), ("a:2,b", 3), ("a:x", 1)]
+)
+def test_how_many_ranks_hosts_ask_for(names: str, ranks: int) -> None:
+    assert launcher.ranks_on(names) == ranks
+
+
 def test_hosts_of_an_unknown_launcher_are_refused() -> None:
     with pytest.raises(CommandError, match="does not know its option for hosts"):
         launcher.host_options(Hosts("a"), install("MPICH"), "flux run")

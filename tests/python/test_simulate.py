@@ -496,17 +496,27 @@ def test_vectors_may_have_no_data(collective: str) -> None:
     assert made > 0
 
 
+CALIBRATED = """\
+[calibrated]
+mpi = "MPICH"
+version = "5.0.2"
+processor = "one"
+cores = 64
+"""
+
+
 def test_grid_reads_a_file_with_every_key(tmp_path: Path) -> None:
-    for text in (EVERY_KEY, with_levels()):
+    for text in (EVERY_KEY, with_levels(), EVERY_KEY + CALIBRATED):
         (tmp_path / "every.toml").write_text(text)
         assert _core.machine_name(str(tmp_path / "every.toml")) == "every key"
 
 
 def test_json_has_null_for_each_rate_without_a_limit() -> None:
-    text = with_levels()
+    text = with_levels() + "\n" + CALIBRATED
     found = json.loads(simulation.Simulation(plan(text)).to_json())["machine"]
     assert [level["link_gb_per_s"] for level in found["levels"]] == [1.5, None, None]
     assert found["beyond"][0]["node_memory_bandwidth_gb_per_s"] is None
+    assert found["calibrated"] == {"processor": "one", "cores": 64, "mpi": "MPICH", "version": "5.0.2"}
 
 
 def test_json_has_everything(offbeat: Offbeat, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeMpi, MakeMpi, Offbeat
+from offbeat import machine
 from offbeat.errors import CommandError
 from offbeat.rules import rule_files, stored
 
@@ -59,9 +60,9 @@ def test_rules_of_another_machine_or_version_give_one_warning(
     assert ", not for Open MPI 5.0.10 on " in found.warning
     assert "\n" not in found.warning
     assert stored.find("MPICH", "4.3.1", home) == stored.StoredRules(), "of another MPI nobody needs to hear"
-    here = stored.fingerprint("Open MPI", "5.0.9")
+    here = machine.fingerprint("Open MPI", "5.0.9")
     for other in (here._replace(processor="Z80"), here._replace(cores=1 + here.cores)):
-        monkeypatch.setattr(stored, "fingerprint", lambda mpi, version, other=other: other)
+        monkeypatch.setattr(machine, "fingerprint", lambda mpi, version, other=other: other)
         warning = stored.find("Open MPI", "5.0.9", home).warning
         assert warning is not None
         assert f"not for {other}" in warning
@@ -96,6 +97,20 @@ def test_a_later_tuning_adds_to_an_earlier_one(home: dict[str, str]) -> None:
     path = store(home, longer, again)
     assert rows_in(path) == [" ".join(row) for row in (longer, again, bcast)]
     assert path.read_text().count("fingerprint") == 1
+
+
+def test_measured_rules_come_before_simulated_ones(home: dict[str, str]) -> None:
+    """Whichever was stored first, and a later simulation replaces an earlier one."""
+    far = ["allreduce", "openmpi", "2..1024", "2", "*", "nap"]
+    here = machine.fingerprint("Open MPI", "5.0.9")
+
+    def simulate(*rows: list[str]) -> Path:
+        return stored.store_for(here, rows, ["simulated: 0.50 of the MPI's time"] * len(rows), home)
+
+    simulate([*ROW[:-1], "linear"], far)
+    store(home, ROW)
+    assert rows_in(simulate([*ROW[:-1], "bine"])) == [" ".join(ROW), " ".join(far)]
+    assert rows_in(simulate([*far[:-1], "bine"])) == [" ".join(ROW), " ".join([*far[:-1], "bine"])]
 
 
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -10,11 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from fakes import Offbeat
+from fakes import MakeMpi, Offbeat
 from offbeat import _core
+from offbeat.__main__ import main
+from offbeat.errors import FAILED
+from offbeat.machine import fingerprint
 from offbeat.simulate import hosts, machine
 from offbeat.simulate.hosts import Phase, Place
 from offbeat.simulate.simulation import Shape
@@ -455,12 +460,116 @@ def test_the_command_writes_rules(offbeat: Offbeat, tmp_path: Path) -> None:
     assert (tmp_path / "my.rules").read_text() in again.stdout
 
 
+def site_file(folder: Path, version: str = "5.0.9", **others: str) -> Path:
+    """A machine file as offbeat calibrate writes it here, for the MPI of `fake_mpi`."""
+    here = fingerprint("Open MPI", version)._asdict() | others
+    lines = [f"{key} = {json.dumps(value)}" for key, value in here.items()]
+    path = folder / "site.toml"
+    network = PLAIN.replace("0.001", "1")  # GB/s
+    path.write_text(network.replace("[core]", "\n".join(["[calibrated]", *lines, "[core]"])))
+    return path
+
+
+SITE = ("tune", "--simulate", "site.toml", "--nodes", "16", "--bytes", "64,1MiB", "--patterns", "balanced")
+
+
+def test_rules_for_a_calibrated_machine_are_stored_and_explain_shows_the_gain(
+    offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path
+) -> None:
+    site_file(tmp_path)
+    openmpi = fake_mpi("openmpi")
+    done = offbeat(*SITE)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / ".config" / "offbeat" / "rules").iterdir()
+    assert f"Stored for {fingerprint('Open MPI', '5.0.9')}: {path}\n" in done.stdout
+    assert "# Rules of" not in done.stdout, "they are not printed, too"
+    options = ("allreduce", "64", "--nodes", "16", "--ppn", "1", "--json")
+    found = json.loads(offbeat("explain", *options, path=openmpi.prefix / "bin").stdout)
+    assert (found["mpi"], found["rules"]) == ("openmpi", str(path))
+    assert re.search(r": simulated: 0\.\d\d of the MPI's time$", found["rows"][0]["reason"])
+    said = offbeat("explain", *options[:-1], path=openmpi.prefix / "bin").stdout
+    assert re.search(r" messages +simulated: 0\.\d\d of the MPI's time ", said), said
+
+
+def test_rules_of_a_calibrated_machine_that_the_user_does_not_want_stored(
+    offbeat: Offbeat, tmp_path: Path
+) -> None:
+    site_file(tmp_path)
+    for options in (("--no-store",), ("--mpi", "mpich"), ("--ppn", "1", "--simulate", "slingshot")):
+        done = offbeat(*SITE, *options)
+        assert done.returncode == 0, done.stderr
+        assert "# Rules of offbeat tune --simulate" in done.stdout
+    assert not (tmp_path / ".config").exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "options", "message"),
+    [
+        ("", ("--mpi", "mpich"), "--store: plain was calibrated with Open MPI"),
+        ("", ("--simulate", "site.toml,slingshot"), "--store: rules are stored for one machine"),
+        ("", ("--simulate", "slingshot"), "is not from offbeat calibrate"),
+        ('not_measured = "between_nodes"\n', (), "--store: plain: messages between nodes were not measured"),
+    ],
+)
+def test_what_cannot_be_stored(
+    offbeat: Offbeat, tmp_path: Path, edit: str, options: tuple[str, ...], message: str
+) -> None:
+    path = site_file(tmp_path)
+    path.write_text(edit + path.read_text())
+    done = offbeat(*SITE, "--store", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / ".config").exists()
+
+
+def test_a_budget_leaves_out_the_most_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The question with the fewest ranks comes first, in whatever order they are asked."""
+    many = 1
+
+    def answer_some(
+        function: Callable[[Question], Answer], inputs: Sequence[Question],
+        on_result: Callable[[Answer], None], processes: int, seconds: float,
+    ) -> None:  # fmt: skip
+        assert seconds == 3600
+        for question in inputs[:many]:
+            on_result(function(question))
+
+    monkeypatch.setattr(workers, "apply", answer_some)
+    monkeypatch.chdir(tmp_path)
+    options = ["tune", "--simulate", "slingshot", "--bytes", "64", "--patterns", "balanced", "--mpi", "mpich"]
+    options += ["--nodes", "1024,2", "--ppn", "4", "--budget", "1h"]
+    assert main([*options, "--rules", "my.rules"]) == 0
+    said = capsys.readouterr().out
+    assert "The budget was too short for 1 range of nodes from 1024 to 1024 (allreduce)" in said
+    text = (tmp_path / "my.rules").read_text()
+    assert re.search(r"^allreduce +\S+ +2 +4 ", text, re.MULTILINE)
+    assert "1024" not in text
+    many = 0
+    assert main(options) == FAILED
+    assert "--budget: too short for all sizes on any number of nodes" in capsys.readouterr().err
+
+
+def test_a_call_that_takes_too_long_has_no_result() -> None:
+    found: list[None] = []
+    workers.apply(time.sleep, [0.0, 600.0], found.append, 2, seconds=10)
+    assert found == [None]
+
+
+def test_a_group_with_an_open_question_gets_no_rule() -> None:
+    questions = [Question("allreduce", size, (n, n), 1, (n,)) for n in (2, 3) for size in (64, 1024)]
+    kept, missing = by_simulation.without_part_answers([Answer(each) for each in questions[:3]], questions)
+    assert [each.question for each in kept] == questions[:2]
+    assert missing == questions[2:]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--simulate", "moon"], "unknown machine 'moon'"),
         (["--simulate", "slingshot", "-n", "4"], "--ranks does not go with --simulate"),
-        (["--simulate", "slingshot", "--budget", "1h"], "--budget does not go with --simulate"),
+        (["--simulate", "slingshot", "--output", "f"], "--output does not go with --simulate"),
         (["--simulate", "slingshot", "--nodes", "1"], "--nodes 1:"),
         (["--simulate", "slingshot", "--nodes", "16..9"], "--nodes 16..9:"),
         (["--simulate", "slingshot", "--nodes", "9..64,20"], "--nodes 9..64,20: 20 is in two parts"),

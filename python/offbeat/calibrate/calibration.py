@@ -19,6 +19,7 @@ from offbeat.calibrate.hockney import Hockney
 from offbeat.calibrate.parameters import Calibrated
 from offbeat.calibrate.session import Session
 from offbeat.errors import FAILED, CommandError
+from offbeat.machine import fingerprint
 from offbeat.mpi.choice import Choice
 from offbeat.units import format_count, format_duration
 
@@ -139,7 +140,7 @@ class Calibration:
             fitted,
             name=session.goal.name,
             source=self._source(),
-            vendor=self._choice.install.vendor,
+            calibrated=fingerprint(self._choice.install.vendor, self._choice.install.version),
             level=sessions.level_of_nodes(session) or "between_nodes",
         )
         session.write(

@@ -10,6 +10,7 @@ from offbeat.calibrate.hockney import Hockney
 from offbeat.calibrate.parameters import Calibrated, Messages, Segment
 from offbeat.calibrate.probes import LONGEST
 from offbeat.calibrate.regression import Interval
+from offbeat.machine import Fingerprint
 from offbeat.mpi import host_algorithms
 from offbeat.mpi.install import rule_host
 
@@ -17,24 +18,39 @@ _LEVELS = ("within_node", "between_nodes")
 
 
 def machine_file_text(
-    found: Calibrated, algorithms: Sequence[Hockney], *, name: str, source: str, vendor: str, level: str
+    found: Calibrated,
+    algorithms: Sequence[Hockney],
+    *,
+    name: str,
+    source: str,
+    calibrated: Fingerprint,
+    level: str,
 ) -> str:
     """The file. ``level`` is where the ranks of ``algorithms`` were."""
-    return "\n".join(_lines(found, algorithms, name, source, rule_host(vendor), level)) + "\n"
+    return "\n".join(_lines(found, algorithms, name, source, calibrated, level)) + "\n"
 
 
 def _lines(
-    found: Calibrated, algorithms: Sequence[Hockney], name: str, source: str, host: str, level: str
+    found: Calibrated,
+    algorithms: Sequence[Hockney],
+    name: str,
+    source: str,
+    calibrated: Fingerprint,
+    level: str,
 ) -> Iterator[str]:
     yield "# Written by offbeat calibrate. Comments have the 95% interval of a value."
     for line in found.refused:
         yield f"# left out: {line}"
-    yield f"name = {json.dumps(name, ensure_ascii=False)}"
-    yield f"source = {json.dumps(source, ensure_ascii=False)}"
+    yield f"name = {_quoted(name)}"
+    yield f"source = {_quoted(source)}"
     known = [each for each in (found.between_nodes, found.within_node) if each is not None]
     yield f"eager_limit_bytes = {_limit(known[0])}" if known else "eager_limit_bytes = 8192"
     if (copied := not_measured(found)) is not None:
         yield f'not_measured = "{copied}"  # simulations warn; remove this line when you have edited it'
+    yield ""
+    yield "[calibrated]  # the rules that `offbeat tune --simulate` makes of this file are stored for"
+    for key, value in calibrated._asdict().items():
+        yield f"{key} = {_quoted(value) if isinstance(value, str) else value}"
     yield ""
     yield "[core]"
     if "combine_ns_per_byte" not in found.core:
@@ -61,7 +77,11 @@ def _lines(
         for key, interval in found.board.items():
             yield _value_line(key, interval)
     for algorithm in algorithms:
-        yield from _algorithm(algorithm, host, level)
+        yield from _algorithm(algorithm, rule_host(calibrated.mpi), level)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def not_measured(found: Calibrated) -> str | None:

@@ -29,6 +29,7 @@ from offbeat.commands.output import checked_output, hold, new_console, warn_of_l
 from offbeat.commands.progress_line import ProgressLine
 from offbeat.errors import CommandError
 from offbeat.mpi.choice import Choice, choose
+from offbeat.mpi.launcher import ranks_on
 from offbeat.reports.sheet import to_terminal
 from offbeat.units import format_count, format_duration, parse_duration_s
 
@@ -93,7 +94,7 @@ def calibrate(
     `offbeat simulate --machine my.toml` reads the file. Each parameter has a 95% interval; one whose interval
     holds zero is left out. Use as many ranks on a node as your programs do, and at least two nodes.
 
-    offbeat calibrate -n 16 --hosts node1:8,node2:8 -o my.toml
+    offbeat calibrate --hosts node1:8,node2:8 -o my.toml
     """
     from offbeat.calibrate import session as sessions  # needs numpy and scipy
 
@@ -108,6 +109,8 @@ def calibrate(
         refuse_others(context, _OPTIONS_WITH_RESUME, PART_OF_PLAN)
         session, choice = _resumed(path)
     else:
+        if "ranks" not in context.given and hosts is not None:
+            ranks = max(ranks, ranks_on(hosts))
         if ranks < 2:
             raise CommandError(f"-n {ranks}: messages need at least 2 ranks")
         checked_ranks(ranks, most=plans.MOST_RANKS)

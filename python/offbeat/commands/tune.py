@@ -135,7 +135,8 @@ def tune(
             "--simulate",
             metavar="MACHINE,...",
             help="Measure nothing: simulate these machines, and write rules that pay on all of them. --mpi "
-            "is then openmpi, mpich or intel, whose decisions are known.",
+            "is then openmpi, mpich or intel, whose decisions are known. The rules for a machine file of "
+            "offbeat calibrate are stored.",
         ),
     ] = "",
     nodes: Annotated[
@@ -178,6 +179,8 @@ def tune(
             seed=seed,
             rules_file=rules,
             force=force,
+            budget_s=parse_duration_s(budget) if "budget" in context.given else None,
+            store=store if "store" in context.given else None,
         )
         return
     for name in ("nodes", "ppn"):

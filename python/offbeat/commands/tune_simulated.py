@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -14,13 +15,15 @@ from rich.console import Console
 from offbeat.bench import arrival_patterns
 from offbeat.bench.ranking import BALANCED
 from offbeat.commands.options import parse_numbers, parse_range
-from offbeat.commands.output import checked_output, new_console, today, write_text
+from offbeat.commands.output import checked_output, new_console, today, warn, write_text
 from offbeat.commands.progress_line import ProgressLine
 from offbeat.commands.simulate import checked_shape, warn_of_copies
 from offbeat.errors import FAILED, CommandError
+from offbeat.machine import Fingerprint
+from offbeat.mpi.install import rule_host
 from offbeat.reports import tune_sheets
 from offbeat.reports.sheet import to_terminal
-from offbeat.rules import spelling
+from offbeat.rules import spelling, stored
 from offbeat.simulate import hosts
 from offbeat.simulate import machine as machines
 from offbeat.tune import by_simulation, simulated_rules
@@ -31,7 +34,7 @@ from offbeat.units import format_count, parse_skew
 # The options of offbeat tune that go with --simulate.
 OPTIONS = {
     "collectives", "sizes", "mpi", "rules", "force", "patterns", "skew", "algorithms", "seed", "simulated",
-    "nodes", "ppn", "objective",
+    "nodes", "ppn", "objective", "budget", "store",
 }  # fmt: skip
 
 
@@ -49,16 +52,24 @@ def run(
     seed: int,
     rules_file: Path | None,
     force: bool,
+    budget_s: float | None,
+    store: bool | None,
 ) -> None:
-    """Answer one question for each collective, size and number of nodes and ranks; print or write rules."""
+    """Answer one question for each collective, size and shape; print, write or store rules.
+
+    ``budget_s`` is None for no limit. ``store`` is None for a user who did not say: then rules are stored if
+    they can be.
+    """
     checked_output(rules_file, force=force)
     for collective in collectives:
         if collective not in hosts.collectives():
             known = ", ".join(hosts.collectives())
             raise CommandError(f"--simulate: what MPIs do is known for {known} only, not for {collective}")
+    known_machines = [machines.read(name) for name in dict.fromkeys(machine_names.split(","))]
+    calibrated = known_machines[0].calibrated if len(known_machines) == 1 else None
     terms = Terms(
-        machines=[machines.read(name) for name in dict.fromkeys(machine_names.split(","))],
-        hosts=[hosts.check(host)] if host is not None else list(hosts.NAMES),
+        machines=known_machines,
+        hosts=_hosts(host, calibrated),
         patterns=_patterns(patterns),
         skew=_skew_factor(skew),
         seed=seed,
@@ -67,6 +78,9 @@ def run(
     questions = _questions(collectives, sizes_bytes, nodes, ppn)
     for machine in terms.machines:
         warn_of_copies(machine, ((s.nodes, s.ranks_per_node) for each in questions for s in each.shapes()))
+    why_not = _why_not_stored(terms, questions, calibrated)
+    if store and why_not:
+        raise CommandError(f"--store: {why_not}")
     began = time.monotonic()
     line = ProgressLine(on_terminal_every_s=0.2)
     try:
@@ -76,15 +90,44 @@ def run(
             lambda answer, done: line.show(
                 f"{done} of {format_count(len(questions), 'question')}: {answer.question}"
             ),
+            budget_s=budget_s,
         )
     except MemoryError:
         raise CommandError("these simulations need more memory than there is", FAILED) from None
     finally:
         line.clear()
+    answers, missing = by_simulation.without_part_answers(answers, questions)
+    if not answers:
+        raise CommandError("--budget: too short for all sizes on any number of nodes; name fewer", FAILED)
     rows = simulated_rules.rules(terms, answers)
     console = new_console()
     _show(console, terms, rows, answers, time.monotonic() - began)
-    _write(console, terms, rows, rules_file)
+    if missing:
+        console.print(tune_sheets.not_simulated(missing), soft_wrap=True)
+    to = calibrated if store is not False and not why_not else None
+    _write(console, terms, rows, rules_file, to)
+
+
+def _hosts(host: str | None, calibrated: Fingerprint | None) -> list[str]:
+    """The MPIs that offbeat is compared with: that of the calibration, if its decisions are known."""
+    if host is not None:
+        return [hosts.check(host)]
+    own = rule_host(calibrated.mpi) if calibrated is not None else ""
+    return [own] if own in hosts.NAMES else list(hosts.NAMES)
+
+
+def _why_not_stored(
+    terms: Terms, questions: Sequence[Question], calibrated: Fingerprint | None
+) -> str | None:
+    """Why rules cannot be stored, or None."""
+    if len(terms.machines) > 1:
+        return "rules are stored for one machine"
+    if calibrated is None:
+        return f"{terms.machines[0].name} is not from offbeat calibrate, so nobody knows where its rules hold"
+    if rule_host(calibrated.mpi) in hosts.NAMES and terms.hosts != [rule_host(calibrated.mpi)]:
+        return f"{terms.machines[0].name} was calibrated with {calibrated.mpi}"
+    shapes = (shape for each in questions for shape in each.shapes())
+    return next(filter(None, (terms.machines[0].warning(s.nodes, s.ranks_per_node) for s in shapes)), None)
 
 
 def _patterns(names: Sequence[str]) -> list[str]:
@@ -151,15 +194,28 @@ def _show(
     console.print(tune_sheets.simulated_cost(answers, len(terms.machines), seconds), soft_wrap=True)
 
 
-def _write(console: Console, terms: Terms, rows: Sequence[SimulatedRow], rules_file: Path | None) -> None:
+def _write(
+    console: Console,
+    terms: Terms,
+    rows: Sequence[SimulatedRow],
+    rules_file: Path | None,
+    stored_for: Fingerprint | None,
+) -> None:
+    """Write the rules to ``rules_file``, and store them. Print them if they go to no file."""
     names = ", ".join(machine.name for machine in terms.machines)
-    text = spelling.file_text(
-        f"Rules of offbeat tune --simulate, {today()}, for {names}",
-        [row.fields() for row in rows],
-        [row.reason([row.host] if row.host != "*" else terms.hosts) for row in rows],
-    )
+    fields = [row.fields() for row in rows]
+    reasons = [row.reason([row.host] if row.host != "*" else terms.hosts) for row in rows]
+    text = spelling.file_text(f"Rules of offbeat tune --simulate, {today()}, for {names}", fields, reasons)
+    if rules_file is not None:
+        write_text(rules_file, text)
+        console.print(f"Rules: {rules_file}; to use them: OFFBEAT_RULES={rules_file}", soft_wrap=True)
+    if stored_for is not None:
+        try:
+            path = stored.store_for(stored_for, fields, reasons, os.environ)
+        except CommandError as error:
+            warn(str(error))
+        else:
+            console.print(f"Stored for {stored_for}: {path}", soft_wrap=True)
+            return
     if rules_file is None:
         print(text, end="")
-        return
-    write_text(rules_file, text)
-    console.print(f"Rules: {rules_file}; to use them: OFFBEAT_RULES={rules_file}", soft_wrap=True)

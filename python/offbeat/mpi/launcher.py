@@ -84,6 +84,12 @@ def host_options(hosts: Hosts, install: MpiInstall | None, template: str | None)
     ]
 
 
+def ranks_on(names: str) -> int:
+    """How many ranks ``--hosts a:2,b:2`` asks for. A name without a number stands for one."""
+    counts = [name.rpartition(":")[2] for name in names.split(",")]
+    return sum(int(count) if count.isascii() and count.isdecimal() else 1 for count in counts)
+
+
 def _srun(hosts: Hosts) -> list[str]:
     """Slurm has one option for both, and knows a file by the slash in its name. It decides the slots."""
     found = []

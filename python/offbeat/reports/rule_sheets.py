@@ -25,7 +25,7 @@ def plan_sheet(caption: str, rows: Sequence[_core.PlanRow]) -> Sheet:
                 " | ".join(row["alternatives"]),
                 row["form"],
                 row["needs"],
-                row["reason"],
+                row["reason"].removeprefix(f"{row['origin']}: "),
                 row["origin"] or "-",
             )
             for row in rows

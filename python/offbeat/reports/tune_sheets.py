@@ -10,7 +10,7 @@ from offbeat.bench.plan import NATIVE
 from offbeat.reports.sheet import Cell, Sheet, Tone
 from offbeat.rules.spelling import bytes_text
 from offbeat.tune import race
-from offbeat.tune.by_simulation import Answer
+from offbeat.tune.by_simulation import Answer, Question
 from offbeat.tune.course import FINAL, Course
 from offbeat.tune.decisions import Decision, Row, decide, mean_ratio
 from offbeat.tune.simulated_rules import SimulatedRow
@@ -181,6 +181,17 @@ def better_names(courses: Sequence[Course]) -> list[str]:
                 f"name it: {'; '.join(better)}"
             )
     return found
+
+
+def not_simulated(missing: Sequence[Question]) -> str:
+    """One line: for which nodes the budget was too short."""
+    groups = dict.fromkeys((each.collective, each.ppn, each.nodes) for each in missing)
+    collectives = ", ".join(dict.fromkeys(collective for collective, _, _ in groups))
+    least, most = min(nodes[0] for _, _, nodes in groups), max(nodes[1] for _, _, nodes in groups)
+    return (
+        f"The budget was too short for {format_count(len(groups), 'range')} of nodes from {least} to {most} "
+        f"({collectives}): they get no rules. To go on: the same command with these --nodes"
+    )
 
 
 def simulated_cost(answers: Sequence[Answer], machines: int, seconds: float) -> str:

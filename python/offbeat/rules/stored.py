@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,47 +16,17 @@ from typing import NamedTuple
 from offbeat import _core, machine
 from offbeat.errors import FAILED, CommandError
 from offbeat.files import locked_for_writing, write_whole
+from offbeat.machine import Fingerprint
 from offbeat.mpi import discovery
 from offbeat.mpi.install import MpiInstall, rule_host
 from offbeat.rules import rule_files, spelling
 
 VARIABLE = "OFFBEAT_RULES"
+SIMULATED = "simulated"  # begins the reason of a rule that nobody has measured
 _FINGERPRINT_PREFIX = "# fingerprint: "
 _TITLE = (
     "# Rules of offbeat tune. `offbeat run` uses them on this machine, unless OFFBEAT_RULES names others."
 )
-
-
-class Fingerprint(NamedTuple):
-    """What stored rules depend on."""
-
-    processor: str
-    cores: int
-    mpi: str
-    version: str
-
-    def __str__(self) -> str:
-        from offbeat.units import format_count
-
-        return f"{self.mpi} {self.version} on {format_count(self.cores, 'core')} of {self.processor}"
-
-    @property
-    def filename(self) -> str:
-        """The name of the file: readable, and different for each fingerprint."""
-        import hashlib  # only for those who have stored rules
-
-        digest = hashlib.sha256(json.dumps(self._asdict()).encode()).hexdigest()[:8]
-        return f"{_file_name_part(self.mpi)}-{_file_name_part(self.version)}-{digest}.rules"
-
-
-def _file_name_part(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "", text.lower())
-
-
-def fingerprint(mpi: str, version: str) -> Fingerprint:
-    """The fingerprint of this machine with an MPI."""
-    here = machine.description()
-    return Fingerprint(str(here["processor"]), machine.all_cores(), mpi, version)
 
 
 def folder(environment: Mapping[str, str]) -> Path | None:
@@ -81,7 +50,7 @@ def find(mpi: str, version: str, environment: Mapping[str, str]) -> StoredRules:
     where = folder(environment)
     if VARIABLE in environment or where is None or not where.is_dir():
         return StoredRules()
-    here = fingerprint(mpi, version)
+    here = machine.fingerprint(mpi, version)
     path = where / here.filename
     try:
         if path.exists():
@@ -156,15 +125,24 @@ def store(
     reasons: Sequence[str],
     environment: Mapping[str, str],
 ) -> Path:
+    """Store rules for this machine, before those that an earlier tuning stored."""
+    return store_for(machine.fingerprint(mpi, version), rows, reasons, environment)
+
+
+def store_for(
+    here: Fingerprint,
+    rows: Sequence[Sequence[str]],
+    reasons: Sequence[str],
+    environment: Mapping[str, str],
+) -> Path:
     """Store rules, before those that an earlier tuning stored. Raises CommandError if that is impossible.
 
     An earlier rule stays unless a new one has the same fields, except for the algorithm: the new ones come
-    first, so they decide where both match.
+    first, so they decide where both match. Simulated rules come after those that were measured.
     """
     where = folder(environment)
     if where is None:
         raise CommandError("there is no home folder (HOME) to store the rules in", FAILED)
-    here = fingerprint(mpi, version)
     path = where / here.filename
     try:
         where.mkdir(parents=True, exist_ok=True)
@@ -178,14 +156,16 @@ def store(
 def _text_with_new_rules(
     path: Path, here: Fingerprint, rows: Sequence[Sequence[str]], reasons: Sequence[str]
 ) -> str:
-    """The text of a stored file with new rules."""
-    earlier = _earlier_rules(path)
-    new = {tuple(row[:-1]) for row in rows}
-    kept = [rule for rule in earlier if tuple(_fields(rule)[:-1]) not in new]
-    all_rows = [*rows, *(_fields(rule) for rule in kept)]
-    all_reasons = [*reasons, *(rule["reason"] for rule in kept)]
+    """The text of a stored file with new rules: the measured ones first, and of these the newest."""
+    new = list(zip(map(list, rows), reasons, strict=True))
+    earlier = [(_fields(rule), rule["reason"]) for rule in _earlier_rules(path)]
+    both = sorted([*new, *earlier], key=lambda each: each[1].startswith(SIMULATED))
+    kept: dict[tuple[str, ...], tuple[list[str], str]] = {}
+    for row, reason in both:
+        kept.setdefault(tuple(row[:-1]), (row, reason))
     head = [_TITLE, _FINGERPRINT_PREFIX + json.dumps(here._asdict()), ""]
-    return "\n".join([*head, *spelling.rule_lines(all_rows, all_reasons)]) + "\n"
+    lines = spelling.rule_lines([row for row, _ in kept.values()], [reason for _, reason in kept.values()])
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _earlier_rules(path: Path) -> list[_core.Rule]:

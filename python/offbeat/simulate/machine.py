@@ -11,6 +11,7 @@ from pathlib import Path
 
 from offbeat import _core
 from offbeat.errors import CommandError
+from offbeat.machine import Fingerprint
 from offbeat.simulate.machine_costs import (
     Beyond,
     Board,
@@ -57,6 +58,7 @@ class Machine:
     message_lines: float = 0.0  # for which a message within a node waits, one after the other
     algorithms: tuple[FittedAlgorithm, ...] = ()
     not_measured: str = ""  # the level whose parameters are a copy of the other's; empty: none
+    calibrated: Fingerprint | None = None  # None: it was written by hand
 
     def with_network_of(self, other: Machine) -> Machine:
         """Nodes of this machine, between which messages take what they take between those of the other."""
@@ -74,6 +76,7 @@ class Machine:
             algorithms=tuple(each for each in self.algorithms if each.level == "within_node")
             + tuple(each for each in other.algorithms if each.level == "between_nodes"),
             not_measured=other.not_measured if other.not_measured == "between_nodes" else "",
+            calibrated=None,
         )
 
     def warning(self, nodes: int, ranks_per_node: int) -> str | None:
@@ -233,12 +236,24 @@ def parse(text: str, where: str) -> Machine:
         board=_board(whole.table("board")) if "board" in document else None,
         algorithms=tuple(map(_algorithm, whole.tables("algorithm"))),
         not_measured=_level(whole, "not_measured", ""),
+        calibrated=_calibrated(whole.table("calibrated")) if "calibrated" in document else None,
     )
     core.refuse_unknown_keys()
     whole.refuse_unknown_keys()
     if machine.levels:
         _check_levels(machine, within)
     return machine
+
+
+def _calibrated(table: Table) -> Fingerprint:
+    found = Fingerprint(
+        processor=table.text("processor"),
+        cores=table.integer("cores", least=1),
+        mpi=table.text("mpi"),
+        version=table.text("version"),
+    )
+    table.refuse_unknown_keys()
+    return found
 
 
 def _protocols(table: Table, *, copied: bool) -> tuple[Protocol, ...]:

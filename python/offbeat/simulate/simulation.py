@@ -143,11 +143,12 @@ class Simulation:
     def to_json(self) -> str:
         """The text of the result file (docs/how-to/simulate.md)."""
         plan = self.plan
+        calibrated = plan.machine.calibrated
         document = {
             "format": FORMAT,
             "version": VERSION,
             "offbeat": __version__,
-            "machine": asdict(plan.machine),
+            "machine": asdict(plan.machine) | {"calibrated": calibrated and calibrated._asdict()},
             "collective": plan.collective,
             "draws": plan.draws,
             "seed": plan.seed,

@@ -308,8 +308,12 @@ def answers(
     questions: Sequence[Question],
     on_progress: Callable[[Answer, int], None],
     processes: int = 0,
+    budget_s: float | None = None,
 ) -> list[Answer]:
-    """Answer the questions on all cores. The order of the answers is that of the questions."""
+    """Answer the questions on all cores. The order of the answers is that of the questions.
+
+    With a budget, those with the fewest ranks come first, and those that it is too short for get no answer.
+    """
     count = processes or len(os.sched_getaffinity(0))
     found: dict[Question, Answer] = {}
 
@@ -317,9 +321,28 @@ def answers(
         found[result.question] = result
         on_progress(result, len(found))
 
-    if count == 1 or len(questions) == 1:
+    if budget_s is not None:
+        ordered = sorted(questions, key=lambda each: max(each.simulated_nodes) * each.ppn)
+        workers.apply(partial(answer, terms), ordered, take, count, budget_s)
+    elif count == 1 or len(questions) == 1:
         for question in questions:
             take(answer(terms, question))
     else:
         workers.apply(partial(answer, terms), _longest_first(questions), take, count)
-    return [found[question] for question in questions]
+    return [found[question] for question in questions if question in found]
+
+
+def without_part_answers(
+    found: Sequence[Answer], questions: Sequence[Question]
+) -> tuple[list[Answer], list[Question]]:
+    """The answers to whole groups, which have one for each size, and the questions of the other groups."""
+
+    def group(question: Question) -> tuple[str, int, tuple[int, int]]:
+        return question.collective, question.ppn, question.nodes
+
+    answered = {each.question for each in found}
+    open_groups = {group(each) for each in questions if each not in answered}
+    return (
+        [each for each in found if group(each.question) not in open_groups],
+        [each for each in questions if group(each) in open_groups],
+    )

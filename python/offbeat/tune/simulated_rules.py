@@ -11,6 +11,7 @@ from statistics import fmean
 
 from offbeat.bench.plan import NATIVE
 from offbeat.rules.spelling import bytes_text, counts_text
+from offbeat.rules.stored import SIMULATED
 from offbeat.tune import candidates, decisions
 from offbeat.tune.by_simulation import Answer, Terms
 
@@ -60,8 +61,8 @@ class SimulatedRow:
     def reason(self, names: Sequence[str]) -> str:
         """The comment of the rule: what it gains over these hosts."""
         if (ratio := self.of_host(names)) is None:
-            return "simulated: nothing of offbeat's is faster everywhere"
-        return f"simulated: {ratio:.2f} of the MPI's time"
+            return f"{SIMULATED}: nothing of offbeat's is faster everywhere"
+        return f"{SIMULATED}: {ratio:.2f} of the MPI's time"
 
 
 def choose(answers_: Sequence[Answer], host: str, margin: float) -> list[Choice]:

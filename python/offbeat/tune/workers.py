@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent import futures
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import TypeVar
@@ -22,19 +22,25 @@ def apply(
     inputs: Iterable[Input],
     on_result: Callable[[Result], None],
     processes: int,
+    seconds: float | None = None,
 ) -> None:
-    """Call ``function`` with each input in child processes, and ``on_result`` with each result here."""
+    """Call ``function`` with each input in child processes, and ``on_result`` with each result here.
+
+    After ``seconds``, calls that have not ended have no result.
+    """
     with _environment():
-        pool = ProcessPoolExecutor(processes, get_context("spawn"), _end_with, (os.getpid(),))
+        pool = futures.ProcessPoolExecutor(processes, get_context("spawn"), _end_with, (os.getpid(),))
         try:
             with _no_interrupts():
                 calls = [pool.submit(function, each) for each in inputs]
-            for done in as_completed(calls):
+            for done in futures.as_completed(calls, seconds):
                 on_result(done.result())
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # they would finish the calls that they have
                 worker.terminate()
+            if isinstance(error, futures.TimeoutError):  # not the built-in one in Python 3.10
+                return
             raise
         pool.shutdown()
 
