@@ -268,6 +268,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "c_interface": c_interface,
     "measured": measured.source,
     "board_table": measured.board_table,
+    "board_targets": measured.board_targets,
     "nodes_table": measured.nodes_table,
     "late_nodes_table": measured.late_nodes_table,
     "tracing_table": measured.tracing_table,

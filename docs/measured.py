@@ -187,6 +187,27 @@ def board_table() -> str:
     return table(headings, rows) + "\n\n" + counted
 
 
+def board_targets() -> str:
+    """The targets of board.py that the stored run missed: a row for each cell or mean."""
+    board = Board()
+    rows: dict[tuple[str, str], list[str]] = {}
+    for line in board.document["missed"]:
+        where, _, found = line.rpartition(": ")
+        what, _, mpi = where.rpartition(", ")
+        ratio, _, wanted = found.partition(", target ")
+        kind, _, name = mpi.rpartition(" ")
+        suffix = {"mean of": ", mean", "mean of own": ", mean of the MPI's own"}.get(kind, "")
+        key = what + suffix, wanted
+        vendor = board.vendors.get(name.rpartition("/")[2], name)
+        rows.setdefault(key, []).append(f"{vendor} {ratio.split(' ')[0]}")
+    if not rows:
+        return "No target was missed."
+    return table(
+        ["missed", "target", "ratio"],
+        [[what, wanted, ", ".join(found)] for (what, wanted), found in rows.items()],
+    )
+
+
 # -- between hosts: benchmarks/nodes.py
 
 

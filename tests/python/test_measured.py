@@ -152,6 +152,22 @@ def test_ratios_on_a_board_are_to_the_best_native_of_all_mpis(folder: Path) -> N
     assert rows[-1] == "1 of 8 medians are of fewer than five calls in some pass."
 
 
+def test_the_page_names_the_targets_that_the_board_missed(folder: Path) -> None:
+    cells = [on_board("one", "native", 64, 9.0), on_board("one", "default", 64, 3.0)]
+    where = "bcast, 2 ranks, balanced 0, 64 KiB"
+    missed = [
+        f"{where}, {mpi}: {ratio} x best native, target 1.00" for mpi, ratio in (("one", 0.8), ("two", 0.9))
+    ]
+    missed.append("bcast, 2 ranks, balanced, mean of best/one: 1.2, target 1.5")
+    write(folder / "board.json", cells, missed=missed)
+    assert measured.board_targets().splitlines()[2:] == [
+        f"| {where} | 1.00 | One MPI 0.8, Two MPI 0.9 |",
+        "| bcast, 2 ranks, balanced, mean | 1.5 | One MPI 1.2 |",
+    ]
+    write(folder / "board.json", cells, missed=[])
+    assert measured.board_targets() == "No target was missed."
+
+
 def test_the_figure_over_patterns_takes_one_size(folder: Path) -> None:
     late = {"pattern": "last_delayed", "skew": 1.5}
     cells = [
