@@ -112,13 +112,15 @@ def between(
         spent = waited = 0
         for communicator in process.communicators:
             earlier = _same(old, communicator)
+            behind_calls, late = behind[key_of(communicator)]
+            is_ahead = behind_calls < communicator.calls
             for name, counts in communicator.collectives.items():
                 change = _change(earlier.collectives.get(name) if earlier else None, counts)
                 _add_present(
                     change,
                     _present_ns(communicator, name, counts),
                     elapsed,
-                    [rank for calls, rank in behind[key_of(communicator)] if calls < communicator.calls],
+                    late if is_ahead else None,
                 )
                 spent += change.inside_ns
                 waited += change.waiting_ns
@@ -150,14 +152,14 @@ def _set_present_times(processes: Iterable[Process], looks: Sequence[Sequence[Pr
                 counts.since_ns = _lasts_ns(process, key_of(communicator), name, counts, looks)
 
 
-def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, list[tuple[int, int]]]:
-    """The ranks that have begun the fewest calls on each communicator, and how many these are."""
+def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, tuple[int, int]]:
+    """How many calls the rank has begun that has begun the fewest on each communicator, and that rank."""
     found: dict[_Key, list[tuple[int, int]]] = {}
     for process in processes:
         for each in process.communicators:
             number = each.rank if each.is_group else process.rank
             found.setdefault(key_of(each), []).append((each.calls, number))
-    return {key: [each for each in made if each[0] == min(made)[0]] for key, made in found.items()}
+    return {key: min(made, key=lambda each: each[0]) for key, made in found.items()}
 
 
 def _present_ns(communicator: CommunicatorCounts, name: str, counts: CollectiveCounts) -> int:
@@ -167,16 +169,15 @@ def _present_ns(communicator: CommunicatorCounts, name: str, counts: CollectiveC
     return counts.since_ns if counts.since_ns > _LONG_NS else 0
 
 
-def _add_present(change: CollectiveCounts, present_ns: int, elapsed_ns: int, late: Sequence[int]) -> None:
+def _add_present(change: CollectiveCounts, present_ns: int, elapsed_ns: int, late: int | None) -> None:
     """Add the call that is not over yet. Its time counts since the earlier look at most."""
     spent = min(present_ns, max(0, elapsed_ns - change.inside_ns))
     change.inside_ns += spent
-    if not late or spent == 0:
+    if late is None or spent == 0:
         return
     change.waiting_ns += spent
-    for rank in late[:1]:
-        known = change.late.get(rank, Late())
-        change.late[rank] = Late(known.waits + 1, known.ns + spent)
+    known = change.late.get(late, Late())
+    change.late[late] = Late(known.waits + 1, known.ns + spent)
 
 
 def label(communicator: CommunicatorCounts) -> str:
