@@ -150,15 +150,18 @@ def check_session(name: str, screen: str) -> None:
 
 
 @INSIDE_OFFBEAT
-def test_the_view_of_a_balanced_job(mpi: Mpi) -> None:
+def test_the_view_of_a_balanced_job(mpi: Mpi, tmp_path: Path) -> None:
+    page = tmp_path / "live.html"
     with job(mpi, "balanced", 60) as process:
         pids = ranks_of(process)
-        shown = on_terminal(r"the last [2-9] s[^#]*arrival_", str(pids[0]))
+        shown = on_terminal(r"the last [2-9] s[^#]*arrival_", str(pids[0]), "-o", str(page))
     assert re.search(r"^2 of 2 ranks on \S+: ", shown, re.M), shown
     assert re.search(r"allreduce +[\d,]+ .* arrival_\w+", shown), shown
     assert "since the start" in shown
     check_session("balanced", shown)
     assert "has not come" not in shown
+    assert "<dd>offbeat top was stopped, so this page no longer follows the job</dd>" in page.read_text()
+    assert "refresh" not in page.read_text()
 
 
 @INSIDE_OFFBEAT
@@ -210,6 +213,65 @@ def test_the_view_of_a_job_that_hangs(mpi: Mpi) -> None:
     assert frames[0] == "rank 1, the innermost frame first:", where
     assert re.match(r"  (now|solve)\(\) at live\.c:\d+$", frames[1 + ("libc" in frames[1])]), where
     assert any(re.match(r"  be_late\(\) at live\.c:\d+$", each) for each in frames), where
+
+
+@INSIDE_OFFBEAT
+def test_a_page_follows_a_job_until_it_ends(mpi: Mpi, tmp_path: Path) -> None:
+    page = tmp_path / "live.html"
+    seen: dict[str, str] = {}  # what the page said, by the time of the look
+    with job(mpi, "late", 8) as process:
+        pids = ranks_of(process)
+        follower = subprocess.Popen(
+            [OFFBEAT, "top", str(pids[0]), "-o", str(page)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while follower.poll() is None and time.monotonic() < deadline:
+            if page.exists():
+                text = page.read_text()
+                assert text.startswith("<!DOCTYPE html>")
+                assert text.endswith("</html>\n")
+                seen[re.findall(r"<dt>seen</dt><dd>([^<]+)", text)[0]] = text
+            time.sleep(0.02)
+        output, _ = process.communicate(timeout=60)
+    told, _ = follower.communicate(timeout=60)
+    assert (process.returncode, follower.returncode) == (0, 0), (output, told)
+    assert told == f"{page} follows the job: open it in a browser\nthe job has ended\n"
+    assert os.listdir(tmp_path) == ["live.html"]
+    *earlier, last = [*seen.values(), page.read_text()]
+    assert len(earlier) >= 3
+    assert '<meta http-equiv="refresh" content="1">' in earlier[0]
+    assert 'http-equiv="refresh"' not in last
+    assert "<dt>state</dt><dd>the job has ended</dd>" in last
+    assert re.search(r"<caption>the last \d+ s</caption>", last)
+    assert re.search(r"<caption>since the start, \d+ s</caption>", last)
+    late = re.findall(r">allreduce</td>.*?>rank 1 \((\d+)%\)<", last)
+    assert late, last
+    assert max(map(int, late)) > 80, last
+    widths = dict(re.findall(r'<th scope="row">(\d)</th>.*?<i class="first" style="width:([\d.]+)%', last))
+    assert float(widths["0"]) > 2 * float(widths["1"]), last
+
+
+@ON_ONE_MPI
+def test_one_look_as_a_page(mpi: Mpi, tmp_path: Path) -> None:
+    def look(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [OFFBEAT, "top", str(pids[0]), "-o", "live.html", "--seconds", "1s", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    with job(mpi, "hang", 20) as process:
+        pids = ranks_of(process)
+        time.sleep(2)
+        first, second, forced = look("--once"), look("--once"), look("--json", "--force")
+        assert process.poll() is None
+    assert (first.returncode, first.stdout.splitlines()[-1]) == (0, "Wrote live.html"), first
+    assert second.stderr == "offbeat: live.html exists; add --force to overwrite it\n"
+    assert json.loads(forced.stdout)["recent"]["stuck"], forced
+    assert forced.stderr == "Wrote live.html\n"
+    text = (tmp_path / "live.html").read_text()
+    assert "refresh" not in text
+    assert re.search(r"rank 1 has not come to allreduce \d+ of MPI_COMM_WORLD; others wait", text), text
 
 
 @ON_ONE_MPI

@@ -6,8 +6,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import signal
 import struct
+import sys
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -136,6 +140,124 @@ def test_the_view_fits_80_columns_and_24_lines(ranks: int, collectives: int) -> 
     assert max(map(len, lines)) <= 80, "\n".join(lines)
     heading = next(line for line in lines if "collective " in line)
     assert all(word in heading for word in ("waiting", "commun.", "mostly for")), heading
+
+
+def looks_at(monkeypatch: pytest.MonkeyPatch, *looks: list[Process]) -> None:
+    """Let top see these looks, one after the other."""
+    left = iter(looks)
+    monkeypatch.setattr(jobs, "read", lambda names: jobs.Snapshot(1, next(left)))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+class Outline(HTMLParser):
+    """The tags of a page that are open, and the columns of each line of its tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.columns: list[int] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+        self.columns += [0] * (tag == "tr")
+        if tag in ("th", "td"):
+            self.columns[-1] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("ranks", [2, 600])
+def test_a_page_has_all_columns_and_is_small(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ranks: int
+) -> None:
+    counts = CollectiveCounts(calls=1_000_000, served=1, bytes=10**12, inside_ns=SECOND, waiting_ns=SECOND)
+    counts.late, counts.algorithm, counts.waits = {1: Late(5, SECOND)}, "hierarchy(arrival_tree, ring)", 5
+    counts.lengths[5] = 5
+    world = CommunicatorCounts("a & b", 0, ranks, 1, False, {"barrier": counts})
+    names = [f"reduce_scatter_block{number}" for number in range(150)]
+    before, after = [], []
+    for rank in range(ranks):
+        shown = names if rank == 0 else ["barrier"]
+        now = replace(world, rank=rank, collectives={name: replace(counts) for name in shown})
+        after.append(Process(rank + 1, 7, rank, ranks, "n1", "mpich", "./<a>", 9 * SECOND, 1e3, [now]))
+        then = replace(world, rank=rank, collectives={})
+        before.append(Process(rank + 1, 7, rank, ranks, "n1", "mpich", "./<a>", 5 * SECOND, 1e3, [then]))
+    monkeypatch.setitem(sys.modules, "plotly", None)  # not needed
+    looks_at(monkeypatch, before, after)
+    top.top(once=True, output=tmp_path / "live.html")
+    text = (tmp_path / "live.html").read_text()
+    assert len(text) < 200_000
+    assert Outline(text).open == []
+    drawn = min(ranks, 256)
+    assert Outline(text).columns == [10] * 2 * (1 + 100) + [4] * (1 + drawn)
+    assert "./<a>" not in text
+    assert "./&lt;a&gt;" in text
+    assert f"{ranks} of {ranks:,} ranks on n1" in text
+    captions = re.findall(r"<caption>(.*?)(?:: <span|</caption>)", text)
+    assert captions == ["the last 4 s", "since the start, 9 s", "time of each rank, the last 4 s"]
+    for percent in (0, 50, 100):
+        assert f"<span>{percent}%</span>" in text
+    assert ("ranks that wait longer: --json" in text) == (ranks > drawn)
+    assert "<script" not in text
+    assert "src=" not in text
+
+
+@pytest.mark.parametrize("how", ["ends", "is stopped", "is lost"])
+def test_the_last_page_says_why_it_is_the_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: str
+) -> None:
+    page = tmp_path / "live.html"
+    waits = CollectiveCounts(calls=9, inside_ns=3 * SECOND, waiting_ns=2 * SECOND, waits=9)
+    waits.late = {1: Late(9, waits.waiting_ns)}
+    looks = iter([[rank_at(0, 1, CollectiveCounts())], [rank_at(0, 9, waits)]])
+    pages = []
+
+    def read(names: list[str]) -> jobs.Snapshot:
+        if page.exists():
+            pages.append(page.read_text())
+        if len(pages) == 2:
+            if how == "is stopped":
+                signal.raise_signal(signal.SIGTERM)
+            if how == "is lost":
+                raise CommandError("--hosts: no answer from n1")
+        return jobs.Snapshot(1, next(looks, []))
+
+    monkeypatch.setattr(jobs, "read", read)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    if how == "is lost":
+        with pytest.raises(CommandError, match="no answer"):
+            top.top(output=page)
+    else:
+        top.top(output=page)
+    first, second = pages
+    last = page.read_text()
+    for each in (first, second):
+        assert '<meta http-equiv="refresh" content="1">' in each
+        assert "the job runs; this page is loaded again every second" in each
+    assert "since the start, 1 s" in first
+    assert "the last 8 s" in second
+    assert "refresh" not in last
+    assert "the last 8 s" in last
+    assert ("<dd>the job has ended</dd>" in last) == (how == "ends")
+    assert ("offbeat top was stopped" in last) == (how != "ends")
+    name = re.findall(r"offbeat top (\S+) --where 1 --seconds 10s", second)[0]
+    assert name == jobs.jobs_of([rank_at(0, 1, waits)])[0].name
+    assert f"{page} follows the job" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="add --force"):
+        top.top(output=page)
+
+
+def test_a_page_is_of_one_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ranks = [rank_at(0, 1, CollectiveCounts(), job=job) for job in (7 << 32, 8 << 32)]
+    looks_at(monkeypatch, ranks)
+    with pytest.raises(CommandError, match=r"-o: several jobs run here; .*, so name one"):
+        top.top(output=tmp_path / "live.html")
+    with pytest.raises(CommandError, match="leave -o out"):
+        top.top(where=0, output=tmp_path / "live.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ranks_belong_to_jobs() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -10,18 +11,23 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from offbeat import _core
 from offbeat.commands.command_line import Argument, Command, Option
+from offbeat.commands.measuring import ended_by_signals
 from offbeat.commands.options import AsJson
-from offbeat.commands.output import new_console, print_json, warn
+from offbeat.commands.output import checked_output, new_console, print_json, warn
 from offbeat.errors import FAILED, CommandError
 from offbeat.live import activity, jobs, layout, places
 from offbeat.units import format_count, parse_duration_s
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
+    from rich.live import Live
+
+    from offbeat.commands.top_page import Page
 
 _SSH = ("ssh", "-o", "BatchMode=yes")
 _TOP = (sys.executable, "-m", "offbeat", "top")
@@ -30,6 +36,7 @@ _LOOK_BACK = "10s"
 _MOST_PLACES = 8
 _LEAST_SHARE = 0.05  # of the time of all ranks, for which waiting gets a hint
 _ANY = 1 << 20  # rows for a view that does not end with the screen
+_ENDED = "the job has ended"
 
 
 def top(
@@ -51,6 +58,17 @@ def top(
         Option(metavar="HOST,HOST", help="Look at the ranks on these hosts, by ssh, instead of this one."),
     ] = None,
     as_json: AsJson = False,
+    output: Annotated[
+        Path | None,
+        Option(
+            "-o",
+            "--output",
+            metavar="PAGE.html",
+            help="Write one HTML page. Unless --once or --json is given, it follows the job: an open browser "
+            "shows each look.",
+        ),
+    ] = None,
+    force: Annotated[bool, Option("--force", help="Overwrite PAGE.html.")] = False,
     where: Annotated[
         int | None,
         Option(
@@ -72,31 +90,40 @@ def top(
     offbeat top
     offbeat top --once --seconds 2s
     offbeat top 1a2b3c4d --json
+    offbeat top -o live.html
     offbeat top --where 3 --seconds 10s
     offbeat top --hosts n1,n2
     """
     if raw:
         print(json.dumps([layout.to_json(each) for each in jobs.read(_names()).processes]))
         return
+    if where is not None and output is not None:
+        raise CommandError("--where writes no page: leave -o out")
+    checked_output(output, force=force)
     look_back_s = parse_duration_s(seconds or _LOOK_BACK)
     first = _look(hosts)
     found = jobs.jobs_of(first.processes)
     chosen = _chosen(found, job)
     if chosen is None:
-        if where is not None:
-            raise CommandError("--where: several jobs run here; offbeat top lists them, so name one")
+        if where is not None or output is not None:
+            option = "-o" if where is None else "--where"
+            raise CommandError(f"{option}: several jobs run here; offbeat top lists them, so name one")
         _print_list(found, as_json=as_json)
         return
     if where is not None:
         _say_where(chosen, where, first, seconds)
-    elif once or as_json or not sys.stdout.isatty():
+    elif once or as_json or (output is None and not sys.stdout.isatty()):
         time.sleep(look_back_s)
         later = _job_at(_look(hosts), chosen.name)
         if later is None:
-            raise CommandError("the job has ended", FAILED)
-        _print(later, activity.between(chosen.processes, later.processes), job, as_json=as_json)
+            raise CommandError(_ENDED, FAILED)
+        recent = activity.between(chosen.processes, later.processes)
+        _print(later, recent, job, as_json=as_json)
+        if output is not None:
+            _put(_new_page(output), later, recent, hosts)
+            print(f"Wrote {output}", file=sys.stderr if as_json else sys.stdout)
     else:
-        _watch(chosen, look_back_s, hosts)
+        _watch(chosen, look_back_s, hosts, output)
 
 
 def _names() -> list[str]:
@@ -211,10 +238,14 @@ def _job_at(snapshot: jobs.Snapshot, name: str) -> jobs.Job | None:
 
 
 def _title(job: jobs.Job) -> str:
+    return f"{_ranks(job)}: {job.program}"
+
+
+def _ranks(job: jobs.Job) -> str:
     first = job.processes[0]
     shown = {each.host for each in job.processes}
     where = first.host if len(shown) == 1 else format_count(len(shown), "host")
-    return f"{len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}: {job.program}"
+    return f"{len(job.processes)} of {format_count(first.ranks, 'rank')} on {where}"
 
 
 def _view(job: jobs.Job, recent: activity.Activity | None, console: Console, height: int = _ANY) -> Group:
@@ -260,23 +291,64 @@ def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:
     return activity.between(looks[0], now.processes, looks)
 
 
-def _watch(job: jobs.Job, look_back_s: float, hosts: str | None) -> None:
+def _new_page(path: Path) -> Page:
+    from offbeat.commands.top_page import Page
+
+    return Page(path)
+
+
+def _put(
+    page: Page,
+    job: jobs.Job,
+    recent: activity.Activity | None,
+    hosts: str | None,
+    every_s: float | None = None,
+) -> None:
+    late = _latest_rank(recent) if recent is not None else None
+    ask = None
+    if late is not None:
+        there = "" if hosts is None else f" --hosts {hosts}"
+        command = f"offbeat top {job.name}{there} --where {late} --seconds 10s"
+        ask = (f"Where rank {late} is while others wait for it:", command)
+    page.show(job, recent, _ranks(job), ask, reload_s=every_s)
+
+
+def _watch(job: jobs.Job, look_back_s: float, hosts: str | None, output: Path | None) -> None:
+    """Show each look until the job ends: in a terminal, on a page, or on both."""
+    pause_s = 1.0 if hosts is None else 3.0
+    past: deque[jobs.Job] = deque([job], maxlen=max(2, round(look_back_s / pause_s) + 1))
+    page = _new_page(output) if output is not None else None
+    state = "offbeat top was stopped, so this page no longer follows the job"
+    if page is not None:
+        _put(page, job, None, hosts, pause_s)
+        print(f"{output} follows the job: open it in a browser", flush=True)
+    try:
+        with ended_by_signals(), _screen(job) as view:
+            while (now := _job_at(_look(hosts), job.name)) is not None:
+                recent = _recent(past, now)
+                if view is not None:
+                    view.update(_view(now, recent, view.console, view.console.height), refresh=True)
+                if page is not None:
+                    _put(page, now, recent, hosts, pause_s)
+                past.append(now)
+                time.sleep(pause_s)
+        state = _ENDED
+        print(_ENDED)
+    except KeyboardInterrupt:
+        return
+    finally:
+        if page is not None:
+            page.end(state)
+
+
+def _screen(job: jobs.Job) -> contextlib.AbstractContextManager[Live | None]:
+    if not sys.stdout.isatty():
+        return contextlib.nullcontext()
     from rich.live import Live
 
     console = new_console()
-    pause_s = 1.0 if hosts is None else 3.0
-    past: deque[jobs.Job] = deque([job], maxlen=max(2, round(look_back_s / pause_s) + 1))
-    try:
-        with Live(
-            _view(job, None, console, console.height), console=console, screen=True, auto_refresh=False
-        ) as view:
-            while (now := _job_at(_look(hosts), job.name)) is not None:
-                view.update(_view(now, _recent(past, now), console, console.height), refresh=True)
-                past.append(now)
-                time.sleep(pause_s)
-        print("the job has ended")
-    except KeyboardInterrupt:
-        return
+    view = _view(job, None, console, console.height)
+    return Live(view, console=console, screen=True, auto_refresh=False)
 
 
 COMMAND = Command(top)

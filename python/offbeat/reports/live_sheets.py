@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from offbeat.live.activity import Activity, Row, Stuck
-from offbeat.reports.sheet import Cell, Sheet, Tone, plain_cells, to_terminal
+from offbeat.reports.sheet import Cell, RankBars, Sheet, Tone, plain_cells, to_terminal
 from offbeat.units import format_count, format_rounded_size, format_share, format_us
 
 _COLUMNS = (
@@ -32,6 +32,9 @@ _BAR = 40
 _NARROWEST_BAR = 10
 _WIDEST_ALGORITHM = 24
 _MOST_ROWS = 12
+_MOST_ROWS_OF_PAGE = 100
+_MOST_BARS_OF_PAGE = 256
+_ALL_COLUMNS = 1 << 20
 _NOTE = (
     "Shares of the time of all ranks in which a call blocked them. Waiting: until the last rank of the node "
     "came. Commun.: the rest, and waiting for other nodes."
@@ -97,24 +100,35 @@ def _time(nanoseconds: float | None) -> str:
 
 def bars(activity: Activity, width: int = 140, most_ranks: int = 1 << 20) -> Text:
     """A bar for each rank: how much of its time it waits, and communicates. Those that wait least stay."""
-    ranks = sorted(activity.waiting_share)
-    if len(ranks) > most_ranks:
-        ranks = sorted(sorted(ranks, key=lambda rank: activity.waiting_share[rank])[:most_ranks])
     room = max(_NARROWEST_BAR, min(_BAR, width - len("rank 1234  100.0%")))
     text = Text("time of each rank: # waiting, - communicating\n", style="bold")
-    for rank in ranks:
-        waiting = min(1.0, activity.waiting_share[rank])
-        inside = min(1.0, activity.inside_share[rank])
-        full, more = round(room * waiting), round(room * max(0.0, inside - waiting))
+    shown = _shares(activity, most_ranks)
+    for rank, (waiting, rest) in shown:
+        full, more = round(room * waiting), round(room * rest)
         text.append(f"rank {rank:>4} ")
         text.append("#" * full, style="dark_orange")
         text.append("-" * more, style="blue")
         text.append(" " * max(0, room - full - more) + f" {format_share(waiting):>5}\n")
-    if len(ranks) < len(activity.waiting_share):
-        text.append(
-            f"{len(activity.waiting_share) - len(ranks)} ranks that wait longer: --json\n", style="dim"
-        )
+    if left_out := _left_out(activity, len(shown)):
+        text.append(f"{left_out}\n", style="dim")
     return text
+
+
+def _shares(activity: Activity, most_ranks: int) -> list[tuple[int, tuple[float, float]]]:
+    """Ranks, and the shares of their time in which they wait and communicate."""
+    ranks = sorted(activity.waiting_share)
+    if len(ranks) > most_ranks:
+        ranks = sorted(sorted(ranks, key=lambda rank: activity.waiting_share[rank])[:most_ranks])
+    found = []
+    for rank in ranks:
+        waiting = min(1.0, activity.waiting_share[rank])
+        found.append((rank, (waiting, max(0.0, min(1.0, activity.inside_share[rank]) - waiting))))
+    return found
+
+
+def _left_out(activity: Activity, shown: int) -> str:
+    count = len(activity.waiting_share) - shown
+    return f"{count} ranks that wait longer: --json" if count > 0 else ""
 
 
 def stuck_line(stuck: Stuck) -> str:
@@ -156,6 +170,20 @@ def render(
         parts.append(to_terminal(replace(of_total, note="")))
     parts.append(bars(now, width, most_ranks))
     return Group(*parts)
+
+
+def of_page(recent: Activity | None, total: Activity) -> tuple[list[Sheet], RankBars]:
+    """What a page shows: the tables with all columns, and the bars."""
+    shown = [(total, _caption(total, is_recent=False))]
+    if recent is not None:
+        shown.insert(0, (recent, _caption(recent, is_recent=True)))
+    sheets = [sheet(each, caption, _ALL_COLUMNS, _MOST_ROWS_OF_PAGE) for each, caption in shown]
+    now, caption = shown[0]
+    rows = _shares(now, _MOST_BARS_OF_PAGE)
+    bars = RankBars(
+        f"time of each rank, {caption}", ("waiting", "communicating"), rows, _left_out(now, len(rows))
+    )
+    return [*(replace(each, note="") for each in sheets[:-1]), sheets[-1]], bars
 
 
 def _caption(activity: Activity, *, is_recent: bool) -> str:

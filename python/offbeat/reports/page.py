@@ -9,12 +9,14 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
+from typing import TYPE_CHECKING
 
-from plotly.offline import get_plotlyjs
+from offbeat.reports.sheet import RankBars, Sheet
+from offbeat.units import format_share
 
-from offbeat.reports.figures import Figure
-from offbeat.reports.sheet import Sheet
-from offbeat.trace.findings import Diagnosis
+if TYPE_CHECKING:  # a page without figures needs neither plotly nor NumPy
+    from offbeat.reports.figures import Figure
+    from offbeat.trace.findings import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Section:
     commands: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     sheets: Sequence[Sheet] = field(default_factory=tuple)
+    bars: RankBars | None = None
+    warned_of: str = "Missing"
 
 
 def trace_sections(
@@ -103,22 +107,41 @@ def simulation_sections(
     ]
 
 
-def render(title: str, version: str, sections: Sequence[Section]) -> str:
-    """The HTML of the whole page."""
+def live_sections(
+    stuck: Sequence[str],
+    after: str,
+    commands: Sequence[str],
+    sheets: Sequence[Sheet],
+    bars: RankBars,
+) -> list[Section]:
+    """The sections of a job that runs: its collectives, and how long each rank waits."""
+    return [
+        Section(
+            "collectives", "Collectives", warnings=stuck, warned_of="Ranks wait", after=after,
+            commands=commands, sheets=sheets,
+        ),
+        Section("ranks", "Ranks", bars=bars),
+    ]  # fmt: skip
+
+
+def render(title: str, version: str, sections: Sequence[Section], *, reload_s: float | None = None) -> str:
+    """The HTML of the whole page. A browser loads it again after ``reload_s``, if that is set."""
     contents = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section) for section in sections)
     figures = any(section.figures for section in sections)
-    script = (
-        f'<script type="text/plain" id="plotly">{_packed(get_plotlyjs())}</script>\n'
-        f"<script>{_text_beside_module('page.js')}</script>"
-        if figures
-        else ""
-    )
+    script = how = ""
+    if figures:
+        from plotly.offline import get_plotlyjs
+
+        script = f'<script type="text/plain" id="plotly">{_packed(get_plotlyjs())}</script>\n'
+        script += f"<script>{_text_beside_module('page.js')}</script>"
+        how = " Figures can be zoomed with the mouse; the buttons below each\none save it as a file."
+    again = f'\n<meta http-equiv="refresh" content="{reload_s:.0f}">' if reload_s is not None else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="viewport" content="width=device-width, initial-scale=1">{again}
 <meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">
 <link rel="icon" href="data:,">
 <title>{_text(title)}</title>
@@ -131,8 +154,7 @@ def render(title: str, version: str, sections: Sequence[Section]) -> str:
 <main id="content" tabindex="-1">
 {body}
 </main>
-<footer><p>Made by offbeat {_text(version)}. Figures can be zoomed with the mouse; the buttons below each
-one save it as a file.</p></footer>
+<footer><p>Made by offbeat {_text(version)}.{how}</p></footer>
 {script}
 </body>
 </html>
@@ -153,7 +175,8 @@ def _section(section: Section) -> str:
         parts.append(f"<dl>{rows}</dl>")
     if section.warnings:
         lines = "".join(f"<li>{_text(line)}</li>" for line in section.warnings)
-        parts.append(f'<div class="missing"><h3>Missing</h3><ul>{lines}</ul></div>')
+        heading = _text(section.warned_of)
+        parts.append(f'<div class="missing"><h3>{heading}</h3><ul>{lines}</ul></div>')
     if section.items:
         parts.append(f"<ol>{''.join(map(_item, section.items))}</ol>")
     if section.commands:
@@ -161,6 +184,7 @@ def _section(section: Section) -> str:
         parts.append(f'<p>{_text(section.after)}</p><pre tabindex="0"><code>{commands}</code></pre>')
     parts += [_figure(figure) for figure in section.figures]
     parts += [_table(sheet) for sheet in section.sheets]
+    parts += [_bars(section.bars)] if section.bars is not None else []
     return "\n".join([*parts, "</section>"])
 
 
@@ -198,6 +222,30 @@ def _table(sheet: Sheet) -> str:
     return (
         f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>'
         f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
+    )
+
+
+def _bars(bars: RankBars) -> str:
+    first, second = (_text(name) for name in bars.parts)
+    legend = (
+        f'<span class="key"><i class="first"></i> {first}</span> '
+        f'<span class="key"><i class="second"></i> {second}</span>'
+    )
+    ticks = "".join(f"<span>{percent}%</span>" for percent in (0, 50, 100))
+    lines = []
+    for rank, shares in bars.rows:
+        drawn = "".join(
+            f'<i class="{part}" style="width:{100 * share:.1f}%"></i>'
+            for part, share in zip(("first", "second"), shares, strict=True)
+        )
+        numbers = "".join(f"<td>{format_share(share)}</td>" for share in shares)
+        lines.append(f'<tr><th scope="row">{rank}</th><td class="wide"><div>{drawn}</div></td>{numbers}</tr>')
+    note = f'<p class="note">{_text(bars.note)}</p>' if bars.note else ""
+    return (
+        f'<table class="bars"><caption>{_text(bars.caption)}: {legend}</caption>'
+        f'<thead><tr><th scope="col">rank</th><th scope="col" class="wide"><div>{ticks}</div></th>'
+        f'<th scope="col">{first}</th><th scope="col">{second}</th></tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>{note}"
     )
 
 

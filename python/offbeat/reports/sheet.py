@@ -50,6 +50,16 @@ class Sheet:
     left: frozenset[int] = frozenset({0})  # columns of words; the others are numbers
 
 
+@dataclass(frozen=True)
+class RankBars:
+    """A bar for each rank: two shares of its time, which lie side by side."""
+
+    caption: str
+    parts: tuple[str, str]  # the names of the shares
+    rows: Sequence[tuple[int, tuple[float, float]]]  # rank and shares, which are at most 1 together
+    note: str = ""
+
+
 def plain_cells(*texts: str) -> list[Cell]:
     """Plain cells with these texts."""
     return [Cell(text) for text in texts]
