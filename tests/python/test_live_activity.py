@@ -43,7 +43,7 @@ def test_a_host_that_does_not_answer_is_one_line(
     rank = rank_at(0, 5, CollectiveCounts())
     look = jobs.Snapshot(0, [rank], {rank.key: "n1"})
     with pytest.raises(CommandError, match="--where 0: no answer from n1"):
-        top._say_where(jobs.Job("7", [rank]), 0, look)
+        top._say_where(jobs.Job("7", [rank]), 0, look, None)
 
 
 def test_the_difference_of_two_looks() -> None:
