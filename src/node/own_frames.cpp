@@ -292,9 +292,10 @@ std::string frame_line(std::uintptr_t address) {
          (info.dli_sname != nullptr ? info.dli_sname : "") + "\n";
 }
 
-// Returns true if Python itself has made the system call. It repeats one that a signal ends (PEP 475), and
-// other libraries may not.
-bool is_call_of_python(const std::vector<std::uintptr_t>& frames) {
+// Returns true if Python itself has made the system call, and repeats it if a signal ends it (PEP 475). Other
+// libraries may not.
+bool is_repeated_by_python(const std::string& call, const std::vector<std::uintptr_t>& frames) {
+  if (call == "pause" || call == "ioctl") return false;
   for (const std::uintptr_t address : frames) {
     Dl_info info{};
     const link_map* const module = module_of(address, info);
@@ -337,8 +338,9 @@ ThreadNames this_thread() {
           .is_of_python = python && python.this_thread() != nullptr};
 }
 
-// A thread in a system call gets no signal, because many calls end early then. Its stack is copied instead.
-// If the call has ended meanwhile, the frames do not count.
+// A thread in a system call gets a signal only if Python has made the call and repeats it, because many calls
+// end early then. Otherwise its stack is copied, and if the call has ended meanwhile, the frames do not
+// count.
 std::string frames_of(const ThreadNames& thread) {
   constexpr int most_tries = 5;  // a thread may make short calls one after the other
   for (int k = 1; k <= most_tries; ++k) {
@@ -346,7 +348,7 @@ std::string frames_of(const ThreadNames& thread) {
     if (!call) return {};
     if (call->name.empty()) return frames_by_signal(thread, *call);
     const std::vector<std::uintptr_t> stack = frames_of_blocked(thread.handle, call->place, call->stack);
-    if (thread.is_of_python && is_call_of_python(stack)) {
+    if (thread.is_of_python && is_repeated_by_python(call->name, stack)) {
       if (std::string text = frames_by_signal(thread, *call); !text.empty()) return text;
     }
     std::string frames;

@@ -32,6 +32,6 @@ def test_a_rank_that_gives_more_than_there_is_room_for_is_an_error(mpi: Mpi, wha
     result = run(mpi, 3, [program, "more", what], environment={}, timeout=90).succeeded()
     assert result.stderr.count(f"mismatched {what}: rank ") == 5, str(result)
     giver, taker = (1, 0) if what == "gatherv" else (0, 1)
-    text = f"rank {giver} of the communicator gives rank {taker} 40 bytes, which takes 12"
+    text = f"rank {giver} of the communicator gives 40 bytes to rank {taker}, which has room for 12"
     line = f"rank {taker} of MPI_COMM_WORLD has failed: mismatched {what}: {text}; this communicator can no"
     assert line in result.stderr, str(result)

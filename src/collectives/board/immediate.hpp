@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The immediate form for few ranks: the data of a call fit beside a sequence number in a slot of the board.
 // It has no chunks and only one step, in which each rank gives its data to the others and takes theirs. Each
-// rank reads the slots of all others; immediate_tree.hpp has the form for more ranks.
+// rank reads the slots of all others; immediate_tree.hpp has a form for more ranks. An alltoall has this one
+// for any number.
 #pragma once
 
 #include <array>

@@ -3,8 +3,8 @@
 // lengths of all blocks, so no rank decides by a length that the others may not know.
 //
 // The root and each other rank have a slot for their block, and a window for one that is longer than a slot.
-// The giver writes the length and the block into
-// the slot and leaves. The taker may have room for more, as in all MPIs: only the giver's length counts.
+// The giver writes the length and the block into the slot and leaves. The taker may have room for more, as in
+// all MPIs: only the giver's length counts.
 //
 // A call counts as a round in windows on every rank, whether this rank needs a window or not. So the numbers
 // of rounds stay equal.
