@@ -190,22 +190,28 @@ def board_table() -> str:
 def board_targets() -> str:
     """The targets of board.py that the stored run missed: a row for each cell or mean."""
     board = Board()
-    rows: dict[tuple[str, str], list[str]] = {}
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    others = []
     for line in board.document["missed"]:
         where, _, found = line.rpartition(": ")
+        if ", target " not in found:
+            others.append(f"- {line}")
+            continue
         what, _, mpi = where.rpartition(", ")
         ratio, _, wanted = found.partition(", target ")
         kind, _, name = mpi.rpartition(" ")
         suffix = {"mean of": ", mean", "mean of own": ", mean of the MPI's own"}.get(kind, "")
         key = what + suffix, wanted
         vendor = board.vendors.get(name.rpartition("/")[2], name)
-        rows.setdefault(key, []).append(f"{vendor} {ratio.split(' ')[0]}")
-    if not rows:
+        rows.setdefault(key, {})[vendor] = ratio.split(" ")[0]
+    if not rows and not others:
         return "No target was missed."
-    return table(
-        ["missed", "target", "ratio"],
-        [[what, wanted, ", ".join(found)] for (what, wanted), found in rows.items()],
-    )
+    headings = ["missed", "target", *board.vendors.values()]
+    found_rows = [
+        [what, wanted, *(ratios.get(vendor, "") for vendor in board.vendors.values())]
+        for (what, wanted), ratios in rows.items()
+    ]
+    return "\n".join([table(headings, found_rows), *([""] if others else []), *others])
 
 
 # -- between hosts: benchmarks/nodes.py

@@ -84,6 +84,8 @@ def test_where_a_rank_is_while_others_wait_for_it() -> None:
     assert not places.is_awaited(come, [waits, come])
     left = rank_at(0, 5, CollectiveCounts(calls=17))  # an operation that its rank did not wait for
     assert not places.is_awaited(late, [left, late])
+    left.communicators[0].awaited_number = 17  # now its rank waits for it
+    assert places.is_awaited(late, [left, late])
     looks = iter([[waits, late], [waits, come], [waits, late], [waits, late], []])
     stacks = iter(
         [["step() at a.c:7", "main() at a.c:9", "_start() in a+0x1"], ["liboffbeat-mpich.so+0x1"], []]

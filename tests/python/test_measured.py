@@ -159,10 +159,13 @@ def test_the_page_names_the_targets_that_the_board_missed(folder: Path) -> None:
         f"{where}, {mpi}: {ratio} x best native, target 1.00" for mpi, ratio in (("one", 0.8), ("two", 0.9))
     ]
     missed.append("bcast, 2 ranks, balanced, mean of best/one: 1.2, target 1.5")
+    missed.append(f"{where}, two: not measured")
     write(folder / "board.json", cells, missed=missed)
     assert measured.board_targets().splitlines()[2:] == [
-        f"| {where} | 1.00 | One MPI 0.8, Two MPI 0.9 |",
-        "| bcast, 2 ranks, balanced, mean | 1.5 | One MPI 1.2 |",
+        f"| {where} | 1.00 | 0.8 | 0.9 |",
+        "| bcast, 2 ranks, balanced, mean | 1.5 | 1.2 |  |",
+        "",
+        f"- {where}, two: not measured",
     ]
     measured.results.cache_clear()
     write(folder / "board.json", cells, missed=[])

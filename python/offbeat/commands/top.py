@@ -118,7 +118,7 @@ def top(
         if later is None:
             raise CommandError(_ENDED, FAILED)
         recent = activity.between(chosen.processes, later.processes)
-        _print(later, recent, job, as_json=as_json)
+        _print(later, recent, job, hosts, as_json=as_json)
         if output is not None:
             _put(_new_page(output), later, recent, hosts)
             print(f"Wrote {output}", file=sys.stderr if as_json else sys.stdout)
@@ -224,9 +224,10 @@ def _say_places(job: jobs.Job, rank: layout.Process, seconds: float, host: str |
     pids = {each.pid for each in job.processes}
     files = [each for each in jobs.counter_files() if each[0] in pids]
     found = places.watch(rank.pid, seconds, lambda: jobs.read(names, files).processes, _core.stack)
-    looks = f"{format_count(found.looks, 'look')} over {seconds:g} s"
+    looks = format_count(found.looks, "look")
+    looks += " until the job ended" if found.has_ended else f" over {seconds:g} s"
     if not found.awaited:
-        print(f"rank {rank.rank}: no rank of this node waited for it ({looks})")
+        print(f"rank {rank.rank}: no rank of this node was seen to wait for it ({looks})")
         return
     print(f"rank {rank.rank}: others waited for it in {found.awaited} of {looks}; it was in")
     for text, count in found.texts.most_common(_MOST_PLACES):
@@ -260,12 +261,14 @@ def _latest_rank(recent: activity.Activity) -> int | None:
     if recent.stuck or not recent.rows:
         return None
     costliest = recent.rows[0]
-    late = costliest.latest()
+    late = None if costliest.is_part else costliest.latest()
     matters = costliest.waiting_ns >= _LEAST_SHARE * costliest.elapsed_ns
     return late[0] if late is not None and matters else None
 
 
-def _print(job: jobs.Job, recent: activity.Activity, job_argument: str | None, *, as_json: bool) -> None:
+def _print(
+    job: jobs.Job, recent: activity.Activity, name: str | None, hosts: str | None, *, as_json: bool
+) -> None:
     if as_json:
         total = activity.between(None, job.processes)
         print_json(
@@ -282,8 +285,8 @@ def _print(job: jobs.Job, recent: activity.Activity, job_argument: str | None, *
         console.print(_view(job, recent, console))
         late = _latest_rank(recent)
         if late is not None:
-            named = "" if job_argument is None else f" {job_argument}"
-            warn(f"where rank {late} is while others wait: offbeat top{named} --where {late} --seconds 10s")
+            there = ("" if name is None else f" {name}") + ("" if hosts is None else f" --hosts {hosts}")
+            warn(f"where rank {late} is while others wait: offbeat top{there} --where {late} --seconds 10s")
 
 
 def _recent(past: Sequence[jobs.Job], now: jobs.Job) -> activity.Activity:

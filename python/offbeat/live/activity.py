@@ -35,6 +35,7 @@ class Row:
     algorithm: str = ""
     wait_unit_ns: float = 1000.0
     has_mpi: bool = True
+    is_part: bool = False  # a group of some ranks, whose ranks have other numbers in the job
 
     @property
     def is_active(self) -> bool:
@@ -141,7 +142,8 @@ def between(
 
 def _row(communicator: CommunicatorCounts, name: str, process: Process) -> Row:
     has_mpi = process.mpi != "" and not communicator.is_group
-    return Row(label(communicator), name, wait_unit_ns=process.wait_unit_ns, has_mpi=has_mpi)
+    is_part = communicator.is_group and communicator.size < process.ranks
+    return Row(label(communicator), name, wait_unit_ns=process.wait_unit_ns, has_mpi=has_mpi, is_part=is_part)
 
 
 def _set_present_times(processes: Iterable[Process], looks: Sequence[Sequence[Process]]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,18 +25,19 @@ class Places:
     looks: int = 0
     awaited: int = 0  # looks in which others waited for the rank, and it answered
     texts: Counter[str] = field(default_factory=Counter)  # where it was then
+    has_ended: bool = False  # the rank, before the time was over
 
 
 def is_awaited(rank: Process, others: Sequence[Process]) -> bool:
-    """Whether another rank is in a call to which this one has not come."""
+    """Whether another rank is in a call, or waits for one, to which this one has not come."""
     mine = {key_of(each): each.calls for each in rank.communicators if each.identity != 0}
-    return any(
-        each.calls > mine.get(key_of(each), each.calls)
-        and any(c.is_inside for c in each.collectives.values())
-        for other in others
-        if other.key != rank.key
-        for each in other.communicators
-    )
+    for other in others:
+        for each in other.communicators if other.key != rank.key else ():
+            known = mine.get(key_of(each), math.inf)
+            is_inside = any(counts.is_inside for counts in each.collectives.values())
+            if each.awaited_number > known or (is_inside and each.calls > known):
+                return True
+    return False
 
 
 def place(frames: Sequence[str]) -> str:
@@ -61,6 +63,7 @@ def watch(
         processes = look()
         rank = next((each for each in processes if each.pid == pid), None)
         if rank is None:
+            found.has_ended = True
             break
         found.looks += 1
         frames = stack(pid) if is_awaited(rank, processes) else []

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from offbeat.bench.plan import NATIVE
 from offbeat.reports.sheet import Cell, Sheet, Tone
-from offbeat.rules.spelling import bytes_text
+from offbeat.rules.spelling import bytes_text, counts_text
 from offbeat.tune import race
 from offbeat.tune.by_simulation import Answer, Question
 from offbeat.tune.course import FINAL, Course
@@ -187,10 +187,10 @@ def not_simulated(missing: Sequence[Question]) -> str:
     """One line: for which nodes the budget was too short."""
     groups = dict.fromkeys((each.collective, each.ppn, each.nodes) for each in missing)
     collectives = ", ".join(dict.fromkeys(collective for collective, _, _ in groups))
-    least, most = min(nodes[0] for _, _, nodes in groups), max(nodes[1] for _, _, nodes in groups)
+    ranges = ",".join(dict.fromkeys(counts_text(*nodes) for _, _, nodes in groups))
     return (
-        f"The budget was too short for {format_count(len(groups), 'range')} of nodes from {least} to {most} "
-        f"({collectives}): they get no rules. To go on: the same command with these --nodes"
+        f"The budget was too short for {collectives} on {ranges} nodes, which get no rules. To go on: the "
+        f"same command with --nodes {ranges}"
     )
 
 
