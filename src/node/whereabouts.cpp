@@ -156,6 +156,12 @@ struct FrameText {
   bool has_line = false;
 };
 
+// Debug data name a function that is not exported; without them the nearest exported one counts.
+std::string function_of(const Frame& frame) {
+  const SourceLine found = source_line(frame.file, frame.place);
+  return found.function.empty() ? frame.function : found.function;
+}
+
 FrameText text_of(const Frame& frame) {
   if (frame.is_python)
     return {
@@ -173,7 +179,7 @@ FrameText text_of(const Frame& frame) {
 // Returns the function of a library that the program has called last, if it is known; else the system call.
 std::string called_by_program(const Answer& answer, std::size_t innermost) {
   if (innermost > 0 && !answer.frames[innermost].is_python) {
-    const std::string& function = answer.frames[innermost - 1].function;
+    const std::string function = function_of(answer.frames[innermost - 1]);
     if (!function.empty() && !function.starts_with("__") && !function.starts_with("PMPI_"))
       return with_parentheses(function);
     if (function.starts_with("PMPI_")) return with_parentheses(function.substr(1));
