@@ -10,8 +10,9 @@
 // would notice. It makes Python 3.12 and later warn in os.fork(), as any other thread does; OFFBEAT_STALL_S=0
 // leaves it out.
 //
-// A signal ends some system calls early, such as a sleep. So a thread in a system call gets one only if Python
-// has made the call, which repeats it. Otherwise the thread that answers copies its stack (blocked_stack.hpp).
+// A signal ends some system calls early, such as a sleep. So a thread in a system call gets one only if
+// Python has made the call, which repeats it. Otherwise the thread that answers copies its stack
+// (blocked_stack.hpp).
 #pragma once
 
 #include <string>

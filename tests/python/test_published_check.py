@@ -31,7 +31,7 @@ def test_the_errors_do_not_grow() -> None:
     assert len({cell["table"] for cell in cells}) >= 10
     several = published_check.compared(cell for cell in cells if cell["nodes"] > 1)
     assert len(several) >= 500
-    assert median(factor(time.us, us) for time, us in several.items()) <= 1.75
+    assert median(factor(time.us, us) for time, us in several.items()) <= 1.8
     cells = [cell for cell in cells if cell["nodes"] == 1]
     alike = published_check.compared(cell for cell in cells if cell["table"] not in NOT_ALIKE)
     assert median(factor(time.us, us) for time, us in alike.items()) <= 1.53
@@ -45,8 +45,9 @@ def test_the_errors_do_not_grow() -> None:
 
 def test_the_script_prints_a_row_for_each_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     published_check.main(["--only", "rome-openmpi-tuned-barrier", "--times"])
-    *times, heading, _, row = capsys.readouterr().out.splitlines()
-    assert times[0].startswith("rome-openmpi-tuned-barrier bruck 2 ranks: 0: 0.19, ")
+    *times, heading, _, default, bruck = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("rome-openmpi-tuned-barrier bruck 2 ranks: 0: 0.19, ") for line in times)
     assert heading.startswith("| table | algorithm | most nodes | most ranks | times |")
-    assert row.startswith("| rome-openmpi-tuned-barrier | bruck | 2 | 256 | 65 |")
-    assert row.endswith("| 0 | - |")
+    assert bruck.startswith("| rome-openmpi-tuned-barrier | bruck | 2 | 256 | 65 |")
+    assert bruck.endswith("| 0 | - |")
+    assert default.startswith("| rome-openmpi-tuned-barrier | default with dynamic rules | 2 | 256 | ")
