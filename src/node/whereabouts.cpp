@@ -156,12 +156,6 @@ struct FrameText {
   bool has_line = false;
 };
 
-// Debug data name a function that is not exported; without them the nearest exported one counts.
-std::string function_of(const Frame& frame) {
-  const SourceLine found = source_line(frame.file, frame.place);
-  return found.function.empty() ? frame.function : found.function;
-}
-
 FrameText text_of(const Frame& frame) {
   if (frame.is_python)
     return {
@@ -179,7 +173,10 @@ FrameText text_of(const Frame& frame) {
 // Returns the function of a library that the program has called last, if it is known; else the system call.
 std::string called_by_program(const Answer& answer, std::size_t innermost) {
   if (innermost > 0 && !answer.frames[innermost].is_python) {
-    const std::string function = function_of(answer.frames[innermost - 1]);
+    const Frame& called = answer.frames[innermost - 1];
+    // dladdr() knows no symbols without a size, such as those of Intel MPI.
+    const std::string function =
+        !called.function.empty() ? called.function : source_line(called.file, called.place).function;
     if (!function.empty() && !function.starts_with("__") && !function.starts_with("PMPI_"))
       return with_parentheses(function);
     if (function.starts_with("PMPI_")) return with_parentheses(function.substr(1));
