@@ -54,8 +54,8 @@ struct BoardShape {
   static constexpr int lines_of_short_slot = 17;
   static constexpr std::size_t short_bytes = lines_of_short_slot * line - 16;  // beside a number
   static constexpr int tree_levels = 8;
-  // Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees, unless
-  // each rank has something for every other one.
+  // Up to this many ranks, a rank looks at the slots or windows of all others. More ranks use trees, but not
+  // in an alltoall, where every rank needs a block from each other one.
   static constexpr int most_ranks_without_tree = 16;
 
   [[nodiscard]] std::size_t most_chunks() const { return window_bytes / smallest_chunk; }

@@ -62,8 +62,9 @@ struct ProcessorClock {
 // earlier if it spins. Real time counts here, not a number of calls. A program that computes between its
 // collectives may have begun something that proceeds only in turns of the host: a long message, a write to a
 // file that holds a lock, or an epoch of a window. While turns find nothing, they take a thousandth of the
-// time that passes, and in the long run an eighth of that: a rank that gives a turn is late in the next call,
-// and the others wait. If a turn finds something, the next one follows within a microsecond.
+// time that passes, and at best an eighth of that after some hundred turns: a rank that gives a turn is late
+// in the next call, and the others wait. If a turn finds something, the next one follows within a
+// microsecond. An interrupted turn looks like that, too.
 //
 // `Storage` has the state of a thread. A library that is loaded with the program may use the faster
 // initial-exec model of thread-local memory. One that is loaded later, by dlopen, must not, because the room
