@@ -10,12 +10,12 @@
 namespace offbeat {
 namespace {
 
-struct Lateness {
+struct WaitingFor {
   std::uint64_t waits = 0;
   std::int64_t ns = 0;
 };
 
-void add(TimeInCollectives& time, std::map<int, Lateness>& late, const MappedCounters& one) {
+void add(TimeInCollectives& time, std::map<int, WaitingFor>& late, const MappedCounters& one) {
   const TickRate rate{one.header().begun_ticks, one.header().begun_ns};
   ++time.ranks;
   time.elapsed_ns += monotonic_ns() - one.header().begun_ns;
@@ -27,7 +27,7 @@ void add(TimeInCollectives& time, std::map<int, Lateness>& late, const MappedCou
       for (const auto& each : mine.late_ranks) {
         const std::uint32_t number = each.number_plus_1.load(std::memory_order_relaxed);
         if (number == 0 || each.ticks.value() == 0) continue;
-        Lateness& sum = late[static_cast<int>(number) - 1];
+        WaitingFor& sum = late[static_cast<int>(number) - 1];
         sum.waits += each.calls.load(std::memory_order_relaxed);
         sum.ns += rate.to_ns(each.ticks.value());
       }
@@ -53,7 +53,7 @@ std::string short_time(std::int64_t ns) {
 
 TimeInCollectives time_in_collectives(const CounterFile& counters) {
   TimeInCollectives time;
-  std::map<int, Lateness> late;
+  std::map<int, WaitingFor> late;
   for (const MappedCounters& one : counters_of_job(counters.job())) add(time, late, one);
   const auto worst = std::ranges::max_element(late, {}, [](const auto& each) { return each.second.ns; });
   if (worst != late.end()) {

@@ -392,7 +392,7 @@ def test_a_program_with_handlers_for_all_signals_gets_none(mpi: Mpi) -> None:
 def test_questions_disturb_no_busy_rank(mpi: Mpi) -> None:
     """Threads that allocate, children, and signals go on in the rank that is asked again and again."""
     ask = "import sys; from offbeat import _core\nfor _ in range(40): print(_core.where(int(sys.argv[1])))"
-    with job(mpi, "busy", 15) as process:
+    with job(mpi, "busy", 8) as process:
         pids = ranks_of(process)
         time.sleep(1)
         answers = subprocess.run(

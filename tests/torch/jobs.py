@@ -36,6 +36,11 @@ def load() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+def soon_s() -> float:
+    """What ends at once has ended within these seconds. A call that waits for its time limit takes 60."""
+    return min(5 * load(), 30)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -112,7 +112,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
     for used in ("not used", "used"):
         for seconds, text in errors_of(ranks, f"left, {used}", [0, 2]):
             assert text == "DistBackendError: offbeat: rank 1 has left the group"
-            assert seconds < min(2 * jobs.load(), 30), jobs.text_of(ranks)
+            assert seconds < jobs.soon_s(), jobs.text_of(ranks)
         ((_, text),) = errors_of(ranks, f"destroyed, {used}", [1])
         assert text == "DistBackendError: offbeat: this process group has been destroyed"
     for _, text in errors_of(ranks, "given up", everyone):
@@ -121,17 +121,16 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
 
 @pytest.mark.in_turn(1, "case")
 @pytest.mark.parametrize("case", ["killed", "killed-begun"])
-def test_a_killed_rank_is_named_within_two_seconds(case: str) -> None:
+def test_a_killed_rank_is_named_soon(case: str) -> None:
     ranks = jobs.start("failures.py", 3, case)
     assert ranks[1].exit_code == -signal.SIGKILL
-    limit_s = min(5 * jobs.load(), 30)  # a call that waits for its time limit takes 60 s
     for name in (*COLLECTIVES, "barrier", "send", "recv") if case == "killed-begun" else ("all_reduce",):
         # Rank 2 only gives its data to rank 0 in some of them, and may have done so.
         for seconds, text in errors_of(
             ranks, f"killed, {name}", [0] if name in ("gather", "reduce") else [0, 2]
         ):
             assert "rank 1 has died" in text, jobs.text_of(ranks)
-            assert seconds < limit_s, jobs.text_of(ranks)
+            assert seconds < jobs.soon_s(), jobs.text_of(ranks)
 
 
 @pytest.mark.in_turn(1, "case")

@@ -56,7 +56,7 @@ def process_of_job(arguments: Sequence[str]) -> str:
     raise AssertionError("no job")
 
 
-@pytest.mark.in_turn(2, "way")
+@pytest.mark.in_turn(1, "way")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_waiting_of_a_training_is_seen(way: str, tmp_path: Path) -> None:
     folder = tmp_path / "run.trace"
@@ -82,7 +82,7 @@ def test_the_waiting_of_a_training_is_seen(way: str, tmp_path: Path) -> None:
         assert found.waiting > 0.2, found
 
 
-@pytest.mark.in_turn(2, "way")
+@pytest.mark.in_turn(1, "way")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_hang_is_named(way: str) -> None:
     with job(way, "hang", "6", OFFBEAT_STALL_S="1") as ranks:

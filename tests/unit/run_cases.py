@@ -42,7 +42,7 @@ FILTER = f"{OPTION}filter="
 # Cases are alike if they have the same text before what varies: the calls, or the number of ranks.
 ONE_IN = 3
 ALIKE = re.compile(
-    r"(?P<calls>.+EveryInterleavingOfThreeCalls\.\w+/|.+EveryInterleavingOfCallsAmongMany\."
+    r"(?P<calls>.+EveryInterleavingOf(Three|Mixed)?Calls\.\w+/|.+EveryInterleavingOfCallsAmongMany\."
     r"|.+LongVectors\.\w+/|MaxRate/Formula\.\w+/).+"
     r"|(?P<ranks>.+_on_|.+ManyCores\.\w+/|.+BoardOfThreads\.\w+/)\d+"
 )
