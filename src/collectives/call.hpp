@@ -47,6 +47,11 @@ struct BlockList {
         AnyVector{vector.data == nullptr ? nullptr : vector.data + begin, counts[index], vector.width});
   }
 
+  // Returns the first element of the block of `rank` among `count` elements, without a stripe.
+  [[nodiscard]] std::size_t begin_of_block(std::size_t count, int rank, int ranks) const {
+    return begins != nullptr ? static_cast<std::size_t>(begins[rank]) : block_begin(count, ranks, rank);
+  }
+
   // Returns blocks [first, first + number) as one view. They must follow one another, without stripes.
   template <class AnyVector>
   [[nodiscard]] AnyVector consecutive_blocks(const AnyVector& vector, int first, int number,

@@ -1045,6 +1045,20 @@ Step relayed(const Case& what) {
   return {what, expression};
 }
 
+// A reduce_scatter whose vector is too short for windows by itself.
+Expression scattered_by_shares() {
+  static const Algorithm algorithm = [] {
+    Algorithm made = *parse_expression(Collective::reduce_scatter, "arrival_shares").algorithm;
+    made.run = [](Endpoint net, Call call, const Expression&) {
+      return allreduce_algorithms::scatter_by_shares(net, call);
+    };
+    return made;
+  }();
+  Expression expression;
+  expression.algorithm = &algorithm;
+  return expression;
+}
+
 class EveryInterleavingOfRelayed : public EveryInterleavingAmongMany {};
 
 TEST_P(EveryInterleavingOfRelayed, OfTwoChunks) {
@@ -1059,11 +1073,12 @@ TEST_P(EveryInterleavingOfRelayed, CallsInTurn) {
   }
   std::vector<Step> calls{
       {{Collective::allreduce, 3, 0, Operation::weave}, expression_of("arrival_shares_in_chunks")},
+      {{Collective::reduce_scatter, 3, 0, Operation::weave}, scattered_by_shares()},
       through_windows({Collective::reduce, 3, 1}),
       through_windows({Collective::gather, 3, 0})};
   for (int root = 0; root < GetParam(); ++root) calls.push_back(relayed({Collective::bcast, 3, root}));
   const std::size_t n = calls.size();
-  for (std::size_t k = 0; k < n * n * n; k += GetParam() == 3 ? 43 : 1000)
+  for (std::size_t k = 0; k < n * n * n; k += GetParam() == 3 ? 79 : 1999)
     explore_all_of({calls[k % n], calls[k / n % n], calls[k / n / n]});
 }
 

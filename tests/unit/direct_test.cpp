@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// arrival_direct, and reduce by arrival_tree and arrival_shares, on the board of one node x rank counts x
-// roots x lengths of one and of several rounds, or fillings of a channel, x in place x adversarial timing, in
-// the simulator; small calls in their immediate form, too.
+// arrival_direct, reduce by arrival_tree, and calls by arrival_shares, on the board of one node x rank counts
+// x roots x lengths of one and of several rounds, or fillings of a channel, x in place x adversarial timing,
+// in the simulator; small calls in their immediate form, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 
 #include "checked_calls.hpp"
 #include "collectives/board/arrival_direct.hpp"
-#include "collectives/reduce/reduce.hpp"
 
 namespace offbeat {
 namespace {
@@ -54,44 +53,56 @@ INSTANTIATE_TEST_SUITE_P(Board, OnBoardOfOneNode,
                                           testing::ValuesIn(rank_counts)),
                          name_of_case);
 
-// With 13, 21 or 65 ranks, the groups that pass results on are not parts of those of the level above.
-class SharesOfAReduce : public testing::TestWithParam<int> {};
+class Shares : public testing::TestWithParam<std::tuple<Collective, int>> {};
 
-TEST_P(SharesOfAReduce, AreRight) {
-  const int ranks = GetParam();
-  Algorithm without_immediate = reduce_algorithms::arrival_shares;
+TEST_P(Shares, AreRight) {
+  const auto& [collective, ranks] = GetParam();
+  const Expression expression = parse_expression(collective, "arrival_shares");
+  Algorithm without_immediate = *expression.algorithm;
   without_immediate.immediate = nullptr;
   SimulatedMachine machine = awkward_machine();
   machine.ranks_per_node = ranks;
-  for (const Algorithm* form :
-       {&reduce_algorithms::arrival_shares, static_cast<const Algorithm*>(&without_immediate)}) {
-    Expression expression;
-    expression.algorithm = form;
-    expect_right_calls(Collective::reduce, expression, ranks, machine, BoardShape::smallest_chunk);
+  for (const Algorithm* form : {expression.algorithm, static_cast<const Algorithm*>(&without_immediate)}) {
+    if (form->immediate == nullptr && form != &without_immediate) continue;
+    Expression one;
+    one.algorithm = form;
+    expect_right_calls(collective, one, ranks, machine, BoardShape::smallest_chunk);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Board, SharesOfAReduce, testing::ValuesIn(rank_counts));
+constexpr Collective combined_by_shares[] = {Collective::reduce, Collective::reduce_scatter,
+                                             Collective::reduce_scatter_block};
 
-TEST(SharesOfReduces, OfManyRanksAreRight) {
-  constexpr std::size_t count = 2000;  // more lines than ranks
-  const Expression expression = parse_expression(Collective::reduce, "arrival_shares");
-  for (const int ranks : {13, 21, 65, 80}) {
-    SimulatedMachine machine = awkward_machine();
-    machine.ranks_per_node = ranks;
-    for (const int root : {0, ranks / 2, ranks - 1}) {
-      CheckedCalls checked(ranks, {Collective::reduce, count, root, Operation::weave});
-      std::vector<std::vector<Bits>> reference;
-      for (const std::uint64_t seed : {0, 1, 2}) {
-        checked.clear();
-        SimulationOptions options{.board_window_bytes = 2 * BoardShape::smallest_chunk};
-        if (seed > 0) options.adversary = Adversary{seed};
-        Simulator simulator(ranks, machine, options);
-        const auto make = [&](int rank, Endpoint net) {
-          return carry_out(net, checked.args(rank), expression);
-        };
-        simulator.run(make);
-        EXPECT_EQ(checked.problem(reference), "") << ranks << " ranks, root " << root << ", seed " << seed;
+INSTANTIATE_TEST_SUITE_P(Board, Shares,
+                         testing::Combine(testing::ValuesIn(combined_by_shares),
+                                          testing::ValuesIn(rank_counts)),
+                         name_of_case);
+
+// With 13, 21 or 65 ranks, the groups that pass results on are not parts of those of the level above.
+TEST(SharesOfCalls, OfManyRanksAreRight) {
+  for (const Collective collective : combined_by_shares) {
+    const Expression expression = parse_expression(collective, "arrival_shares");
+    for (const int ranks : {13, 21, 65, 80}) {
+      // More lines than ranks.
+      const std::size_t count =
+          collective == Collective::reduce ? 2000 : 2000 / static_cast<std::size_t>(ranks);
+      SimulatedMachine machine = awkward_machine();
+      machine.ranks_per_node = ranks;
+      for (const int root : roots_of(collective, ranks)) {
+        CheckedCalls checked(ranks, {collective, count, root, Operation::weave});
+        std::vector<std::vector<Bits>> reference;
+        for (const std::uint64_t seed : {0, 1, 2}) {
+          checked.clear();
+          SimulationOptions options{.board_window_bytes = 2 * BoardShape::smallest_chunk};
+          if (seed > 0) options.adversary = Adversary{seed};
+          Simulator simulator(ranks, machine, options);
+          const auto make = [&](int rank, Endpoint net) {
+            return carry_out(net, checked.args(rank), expression);
+          };
+          simulator.run(make);
+          EXPECT_EQ(checked.problem(reference), "")
+              << name_of(collective) << ", " << ranks << " ranks, root " << root << ", seed " << seed;
+        }
       }
     }
   }

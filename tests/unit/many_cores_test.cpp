@@ -24,7 +24,12 @@ const Expression shares = parse_expression(Collective::allreduce, "arrival_share
 const Expression tree = parse_expression(Collective::allreduce, "arrival_tree");
 
 const Expression& on_board(Collective collective) {
+  static const Expression scattered[] = {
+      parse_expression(Collective::reduce_scatter, "arrival_shares"),
+      parse_expression(Collective::reduce_scatter_block, "arrival_shares")};
   if (collective == Collective::allreduce) return shares;
+  if (collective == Collective::reduce_scatter) return scattered[0];
+  if (collective == Collective::reduce_scatter_block) return scattered[1];
   static const std::vector<Expression> expressions = [] {
     std::vector<Expression> all(collectives.size());
     for (std::size_t k = 0; k < all.size(); ++k) {
@@ -112,10 +117,19 @@ class ManyCores : public testing::TestWithParam<int> {};
 // In lines, in slots and, the longest, through windows.
 TEST_P(ManyCores, MixedCallsAreRightForEveryTiming) {
   const int ranks = GetParam();
-  constexpr Collective with_data[] = {Collective::allreduce, Collective::bcast,      Collective::reduce,
-                                      Collective::allgather, Collective::gather,     Collective::scatter,
-                                      Collective::alltoallv, Collective::allgatherv, Collective::scan,
-                                      Collective::exscan,    Collective::alltoall};
+  constexpr Collective with_data[] = {Collective::allreduce,
+                                      Collective::bcast,
+                                      Collective::reduce,
+                                      Collective::allgather,
+                                      Collective::gather,
+                                      Collective::scatter,
+                                      Collective::alltoallv,
+                                      Collective::allgatherv,
+                                      Collective::scan,
+                                      Collective::exscan,
+                                      Collective::alltoall,
+                                      Collective::reduce_scatter,
+                                      Collective::reduce_scatter_block};
   constexpr std::size_t counts[] = {0, 1, 2, 7, 12, 13, 100, 1024, 1100};
   std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
   Sequence sequence(ranks);

@@ -40,6 +40,10 @@ class BoardRound {
   [[nodiscard]] Vector chunks_on_board(int owner, std::size_t first, std::size_t last) const {
     return chunk_of(window(owner), first, last);
   }
+  // Returns `length` elements from element `first` of the round on.
+  [[nodiscard]] Vector on_board(int owner, std::size_t first, std::size_t length) const {
+    return window(owner).slice(first, length);
+  }
   [[nodiscard]] Board::Step step(std::size_t chunk) const { return board.step(tag, chunk); }
   // These functions return the words of a step. result() is marked when the node's result of the chunk is
   // there. In a hierarchy, global_result_word() is marked when the result of all nodes is there. There is one
@@ -103,6 +107,7 @@ class BoardRound {
   Call call;
   std::size_t chunks;
   std::uint64_t tag;
+  std::size_t begin = 0;              // the first element of the round in the message
   bool past_cache;                    // the output is too long to stay in the cache
   ConstVector input_of_next_round{};  // of the next round; empty if this is the last one
 
@@ -202,6 +207,7 @@ Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one) {
     BoardRound round(
         net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),
         chunk, past_cache);
+    round.begin = first;
     const std::size_t next = first + length;
     round.input_of_next_round = call.input.slice(next, std::min(window, call.input.count - next));
     round.prefetch_input(round.first_chunk());

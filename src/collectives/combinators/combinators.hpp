@@ -35,5 +35,6 @@ extern const Algorithm allgather;
 extern const Algorithm allreduce;
 extern const Algorithm alltoall;
 extern const Algorithm bcast;
+extern const Algorithm reduce_scatter;
 
 }  // namespace offbeat::lanes

@@ -6,7 +6,8 @@
 //                                   LEADERS   0 has 012, 3 has 34
 //                                   scatter   0 -> 1 2, 3 -> 4
 //
-// NODE only says that the nodes work on their boards; they use the board's algorithms of reduce and scatter.
+// NODE only says that the nodes work on their boards; they use the board's algorithms of reduce, of scatter
+// and, for short blocks, of bcast.
 //
 // Cost: T_LEADERS(nodes, blocks of the nodes), plus a reduce of n and a scatter on a node; n bytes in all
 // blocks.
@@ -19,6 +20,22 @@
 
 namespace offbeat::hierarchies {
 namespace {
+
+// Gives each rank its block of what the leader has. If all blocks together fit a slot, each rank gets all.
+Task scatter_on_node(Endpoint node, Vector of_node, const ListedBlocks& members, Vector own) {
+  const bool is_leader = node.rank == 0;
+  if (node.board() == nullptr || members.total() * own.width > BoardShape::inline_bytes) {
+    Call within{Collective::scatter, of_node, own};
+    within.input_blocks = members.block_list();
+    co_await within_node(node, within);
+    co_return;
+  }
+  const Scratch memory = node.scratch(is_leader ? 0 : members.total(), own.width);
+  const Vector all = is_leader ? of_node : memory.vector();
+  const Vector bytes{all.data, all.bytes(), 1};
+  co_await within_node(node, {Collective::bcast, is_leader ? ConstVector(bytes) : ConstVector{}, bytes});
+  co_await node.copy(own, members.block_of(ConstVector(all), node.rank));
+}
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Nodes nodes(net);
@@ -64,10 +81,7 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
     between.input_blocks = of_nodes.block_list();
     co_await carry_out(nodes.leaders(net), between, self.parts[1]);
   }
-  if (nodes.is_alone) co_return;
-  Call within{Collective::scatter, of_node.vector(), call.output};
-  within.input_blocks = members.block_list();
-  co_await within_node(node, within);
+  if (!nodes.is_alone) co_await scatter_on_node(node, of_node.vector(), members, call.output);
 }
 
 }  // namespace
