@@ -1045,13 +1045,19 @@ Step relayed(const Case& what) {
   return {what, expression};
 }
 
+Task scatter_one_block(Endpoint net, Call call, const Expression&) {
+  const std::size_t count = call.output.count;
+  const auto begin =
+      static_cast<std::ptrdiff_t>(call.input_blocks.begin_of_block(call.input.count, net.rank, net.size));
+  const BlockList own{&count, &begin};
+  co_await allreduce_algorithms::scatter_by_shares(net, call, own, 1);
+}
+
 // A reduce_scatter whose vector is too short for windows by itself.
 Expression scattered_by_shares() {
   static const Algorithm algorithm = [] {
     Algorithm made = *parse_expression(Collective::reduce_scatter, "arrival_shares").algorithm;
-    made.run = [](Endpoint net, Call call, const Expression&) {
-      return allreduce_algorithms::scatter_by_shares(net, call);
-    };
+    made.run = scatter_one_block;
     return made;
   }();
   Expression expression;

@@ -29,8 +29,9 @@ extern const Algorithm binomial;
 // Combines a vector as arrival_shares does, on a board whose ranks all run at once. The result of a reduce
 // goes to its root alone.
 [[nodiscard]] Task run_by_shares(Endpoint net, Call call);
-// Likewise, for a reduce_scatter: each rank gets its block.
-[[nodiscard]] Task scatter_by_shares(Endpoint net, Call call);
+// Likewise, for a reduce_scatter: the output of a rank is these pieces of the result, one after the other.
+// `pieces` must live until the task has ended.
+[[nodiscard]] Task scatter_by_shares(Endpoint net, Call call, const BlockList& pieces, int number);
 
 // Returns the smallest number of ranks for an algorithm whose argument names the late rank (Needs::ranks).
 [[nodiscard]] inline int least_ranks_with_late_rank(const Expression& self) { return self.late_rank + 1; }

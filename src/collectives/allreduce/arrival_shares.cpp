@@ -271,24 +271,43 @@ Task combine_for_hierarchy(const BoardRound& round) {
     co_await round.board.announce(BoardRound::result(round.step(chunk)), round.mark());
 }
 
-// A round of a reduce_scatter. Copies the elements [begin, begin + block.count) of the round to `block`, from
-// the ranks that combined them. A rank whose block is in another round waits, too: whoever has combined a
-// share has seen the inputs of all, so no rank leaves before all have begun.
-Task scatter_round(const BoardRound& round, Vector block, std::size_t begin) {
+// Copies a part of a round to `output` from the ranks that have combined it.
+Task take_part(const BoardRound& round, std::size_t begin, Vector output) {
   const int levels = combining_levels(round.net.size);
   const Group all = combining_group(round, round.net.rank, levels);
-  co_await combine_all_shares(round);
-  round.board.announce_contribution();
-  if (block.count == 0) co_await wait_for(round, all.holder_of(0), 1 + levels);
-  for (std::size_t done = 0, length = 0; done < block.count; done += length) {
+  for (std::size_t done = 0, length = 0; done < output.count; done += length) {
     const int holder = all.holder_of((begin + done) / round.chunk_length());
     const std::size_t end = all.share_of(holder).last * round.chunk_length();
-    length = std::min(end - begin, block.count) - done;
+    length = std::min(end - begin, output.count) - done;
     co_await wait_for(round, holder, 1 + levels);
     const ConstVector theirs = round.on_board(holder, begin + done, length);
     co_await round.board.charge_fetch(holder, theirs.data, theirs.bytes());
-    co_await round.net.copy(block.slice(done, length), theirs);
+    co_await round.net.copy(output.slice(done, length), theirs);
   }
+}
+
+// A round of a reduce_scatter. A rank that gets nothing of it waits, too: whoever has combined a share has
+// seen the inputs of all, so no rank leaves before all have begun.
+Task scatter_round(const BoardRound& round, const BlockList& pieces, int number, Vector output) {
+  co_await combine_all_shares(round);
+  round.board.announce_contribution();
+  const std::size_t end = round.begin + round.call.input.count;
+  bool has_taken = false;
+  std::size_t place = 0;
+  for (int k = 0; k < number; ++k) {
+    const std::size_t count = pieces.counts[k];
+    const auto begin = static_cast<std::size_t>(pieces.begins[k]);
+    const std::size_t from = std::clamp(begin, round.begin, end);
+    const std::size_t to = std::clamp(begin + count, from, end);
+    if (from < to) {
+      co_await take_part(round, from - round.begin, output.slice(place + from - begin, to - from));
+      has_taken = true;
+    }
+    place += count;
+  }
+  const int levels = combining_levels(round.net.size);
+  if (!has_taken)
+    co_await wait_for(round, combining_group(round, round.net.rank, levels).holder_of(0), 1 + levels);
   round.prefetch_next_input();
 }
 
@@ -309,14 +328,11 @@ Task run(Endpoint net, Call call, const Expression&) {
 
 Task run_by_shares(Endpoint net, Call call) { return run_in_rounds(net, call, BoardShape::line, run_round); }
 
-Task scatter_by_shares(Endpoint net, Call call) {
-  const std::size_t block = call.input_blocks.begin_of_block(call.input.count, net.rank, net.size);
+Task scatter_by_shares(Endpoint net, Call call, const BlockList& pieces, int number) {
   call.collective = Collective::reduce_scatter_block;  // all ranks meet, though blocks may be empty
-  return run_in_rounds(net, call, BoardShape::line, [=](const BoardRound& round) {
-    const std::size_t end = round.begin + round.call.input.count;
-    const std::size_t from = std::clamp(block, round.begin, end);
-    const std::size_t to = std::clamp(block + call.output.count, from, end);
-    return scatter_round(round, call.output.slice(from - block, to - from), from - round.begin);
+  const Vector output = call.output;
+  return run_in_rounds(net, call, BoardShape::line, [&pieces, number, output](const BoardRound& round) {
+    return scatter_round(round, pieces, number, output);
   });
 }
 

@@ -35,6 +35,7 @@ extern const Algorithm allgather;
 extern const Algorithm allreduce;
 extern const Algorithm alltoall;
 extern const Algorithm bcast;
+extern const Algorithm reduce;
 extern const Algorithm reduce_scatter;
 
 }  // namespace offbeat::lanes

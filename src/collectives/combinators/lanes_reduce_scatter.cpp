@@ -9,10 +9,13 @@
 // In a hierarchy one leader sends for its node, and its node scatters the result. Here each rank sends its
 // share, and has its block when that is over.
 //
-// Cost: n copied, T_A(nodes, n/s), plus a reduce_scatter of n on a node of s ranks; n bytes in all blocks.
+// NODE only says that the nodes work on their boards; they combine as arrival_shares does.
+//
+// Cost: T_A(nodes, n/s), plus a reduce_scatter of n on a node of s ranks; n bytes in all blocks.
 // Other sizes: if nodes differ in size, hierarchy runs.
-// Order: that of NODE over the ranks of each node, then that of A over the nodes.
+// Order: that of arrival_shares over the ranks of each node, then that of A over the nodes.
 // Source: the full-lane reduce_scatter of Traff and Hunold 2020.
+#include "collectives/allreduce/allreduce.hpp"
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
 
@@ -27,40 +30,31 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   }
   const Endpoint node = on_node(net);
   const Endpoint lane = across_nodes(net);
-  const auto block = [&](int k, int member) {
-    return call.input_blocks.block_of(call.input, all.rank(k, member), net.size);
+  const auto rank = [&](int k) { return all.rank(k, node.rank); };
+  const auto count_of = [&](int k) {
+    return call.input_blocks.block_of(call.input, rank(k), net.size).count;
   };
-  const hierarchies::ListedBlocks of_lane(lane.size, [&](int k) { return block(k, node.rank).count; });
-  const hierarchies::ListedBlocks of_members(node.size, [&](int member) {
-    std::size_t count = 0;
-    for (int k = 0; k < lane.size; ++k) count += block(k, member).count;
-    return count;
-  });
-
-  const Scratch by_member = net.scratch(call.input.count, call.input.width);
-  std::size_t begin = 0;
-  for (int member = 0; member < node.size; ++member) {
-    for (int k = 0; k < lane.size; ++k) {
-      const ConstVector from = block(k, member);
-      co_await net.copy(by_member.vector().slice(begin, from.count), from);
-      begin += from.count;
-    }
-  }
-  const Scratch of_node = net.scratch(of_lane.total(), call.input.width);
-  Call phase = call.with_input_and_output(by_member.vector(), of_node.vector());
-  phase.input_blocks = of_members.block_list();
-  co_await carry_out(node, phase, self.parts[0]);
-  phase = phase.with_input_and_output(of_node.vector(), call.output);
-  phase.input_blocks = of_lane.block_list();
-  co_await carry_out(lane, phase, self.parts[1]);
+  const auto begin_of = [&](int k) {
+    return call.input_blocks.begin_of_block(call.input.count, rank(k), net.size);
+  };
+  const hierarchies::ListedBlocks in_vector(lane.size, count_of, begin_of);
+  const hierarchies::ListedBlocks in_lane(lane.size, count_of);
+  const Scratch memory = net.scratch(in_lane.total(), call.input.width);
+  const Vector of_node = memory.vector();
+  const BlockList pieces = in_vector.block_list();
+  co_await allreduce_algorithms::scatter_by_shares(node, call.with_input_and_output(call.input, of_node),
+                                                   pieces, lane.size);
+  Call between = call.with_input_and_output(of_node, call.output);
+  between.input_blocks = in_lane.block_list();
+  co_await carry_out(lane, between, self.parts[1]);
 }
 
 }  // namespace
 
 const Algorithm reduce_scatter{
     .name = "lanes",
-    .summary = "the ranks of a node combine by NODE_ALGORITHM, then each with its lane by ALGORITHM",
-    .cost = "T_ALGORITHM(nodes, n/s), plus a reduce_scatter of n on a node of s ranks, and n copied",
+    .summary = "the ranks of a node combine by shares, then each with its lane by ALGORITHM",
+    .cost = "T_ALGORITHM(nodes, n/s), plus a reduce_scatter of n on a node of s ranks",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",

@@ -10,8 +10,8 @@ namespace {
 using namespace reduce_algorithms;
 
 constexpr const Algorithm* algorithms[] = {
-    &native, &arrival_tree,          &arrival_shares,      &binomial, &knomial, &rabenseifner, &chain,
-    &linear, &combinators::pipeline, &hierarchies::reduce,
+    &native, &arrival_tree,          &arrival_shares,      &binomial,      &knomial, &rabenseifner, &chain,
+    &linear, &combinators::pipeline, &hierarchies::reduce, &lanes::reduce,
 };
 
 }  // namespace

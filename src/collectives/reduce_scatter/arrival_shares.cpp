@@ -21,9 +21,17 @@ Task by_short_allreduce(Endpoint net, Call call) {
                     call.input_blocks.block_of(ConstVector(memory.vector()), net.rank, net.size));
 }
 
+Task by_shares(Endpoint net, Call call) {
+  const std::size_t count = call.output.count;
+  const auto begin =
+      static_cast<std::ptrdiff_t>(call.input_blocks.begin_of_block(call.input.count, net.rank, net.size));
+  const BlockList own{&count, &begin};
+  co_await allreduce_algorithms::scatter_by_shares(net, call, own, 1);
+}
+
 Task run(Endpoint net, Call call, const Expression&) {
   return call.input.bytes() <= BoardShape::inline_bytes ? by_short_allreduce(net, call)
-                                                        : allreduce_algorithms::scatter_by_shares(net, call);
+                                                        : by_shares(net, call);
 }
 
 }  // namespace

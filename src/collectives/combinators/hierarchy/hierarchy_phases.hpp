@@ -103,6 +103,11 @@ class ListedBlocks {
       total_ += counts()[k];
     }
   }
+  // Makes a list of blocks that lie anywhere.
+  template <class CountOf, class BeginOf>
+  ListedBlocks(int blocks, CountOf&& count_of, BeginOf&& begin_of) : ListedBlocks(blocks, count_of) {
+    for (int k = 0; k < blocks; ++k) begins()[k] = static_cast<std::ptrdiff_t>(begin_of(k));
+  }
   [[nodiscard]] BlockList block_list() const { return {counts(), begins()}; }
   template <class AnyVector>
   [[nodiscard]] AnyVector block_of(const AnyVector& vector, int block) const {
