@@ -281,6 +281,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "many_nodes_table": measured.many_nodes_table,
     "one_node_table": measured.one_node_table,
     "one_node_bounds": measured.one_node_bounds,
+    "simulated": measured.source_of_simulation,
+    "paper_0_table": measured.paper_0_table,
     "paper_1_table": measured.paper_1_table,
 }
 
