@@ -284,6 +284,10 @@ PARTS: dict[str, Callable[..., str]] = {
     "simulated": measured.source_of_simulation,
     "paper_0_table": measured.paper_0_table,
     "paper_1_table": measured.paper_1_table,
+    "paper_2_fits": measured.paper_2_fits,
+    "paper_2_choices": measured.paper_2_choices,
+    "paper_4_figure_4": measured.paper_4_figure_4,
+    "paper_4_figure_8": measured.paper_4_figure_8,
 }
 
 

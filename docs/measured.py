@@ -29,6 +29,8 @@ import many_nodes  # noqa: E402
 import one_node  # noqa: E402
 import paper_0  # noqa: E402
 import paper_1  # noqa: E402
+import paper_2  # noqa: E402
+import paper_4  # noqa: E402
 import paper_training  # noqa: E402
 import published_check  # noqa: E402
 import result_file  # noqa: E402
@@ -451,3 +453,29 @@ def paper_1_table() -> str:
 
 def paper_1_figure() -> dict[str, list[tuple[float, float]]]:
     return paper_1.lines(simulated("paper_1")["throughput"], "figure 3", 9)
+
+
+def paper_4_figure_4() -> str:
+    """The best algorithm under each pattern, for the three collectives."""
+    files = ("paper_4_reduce", "paper_4_allreduce", "paper_4_alltoall_short", "paper_4_alltoall")
+    delays = [each for name in files for each in simulated(name)["delays"]]
+    return table(paper_4.FIGURE_4_HEADINGS, paper_4.figure_4_rows(delays))
+
+
+def paper_4_figure_8() -> str:
+    """An alltoall of 32 KiB under each pattern: each algorithm's delay divided by the least."""
+    return table(*paper_4.figure_8_rows(simulated("paper_4_alltoall")["delays"]))
+
+
+def paper_4_figure() -> dict[str, dict[str, tuple[float, float]]]:
+    return paper_4.alltoalls_ms(simulated("paper_4_alltoall")["delays"])
+
+
+def paper_2_fits() -> str:
+    """The latency and the rate of each algorithm of paper 2."""
+    return table(paper_2.FIT_HEADINGS, paper_2.fit_rows(simulated("paper_2")["fits"]))
+
+
+def paper_2_choices() -> str:
+    """Where a grid wins by these, with those of Rabenseifner's algorithm made worse."""
+    return table(paper_2.CHOICE_HEADINGS, paper_2.choice_rows(simulated("paper_2")["choices"]))

@@ -141,6 +141,15 @@ MEASURED = {
             measured.paper_1_figure(),
         ),
     ),
+    "paper_4": Measured(
+        "paper_4_alltoall",
+        lambda: chart.pairs_under(
+            "Paper 4: alltoall of 32 KiB, nobody late (ring) and under the pattern (dot)",
+            "arrival",
+            "last delay, ms",
+            measured.paper_4_figure(),
+        ),
+    ),
 }
 NAMES = (*(figure.name for figure in FIGURES), *MEASURED)
 
