@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import paper_4_ft
 import pytest
 from offbeat.simulate import machine
 
@@ -164,6 +165,14 @@ def test_who_is_late_changes_the_best_algorithm(tmp_path: Path) -> None:
     late = delays(found, "alltoall", 1 << 20, "last_delayed")
     assert together["pairwise"] < 1.05 * min(together.values())
     assert late["pairwise"] > 1.5 * late["linear"]
+
+
+def test_a_run_of_ft_is_computing_and_the_delays_of_its_calls() -> None:
+    delays_us = dict.fromkeys(paper_4_ft.PATTERNS, 100.0) | {"balanced": 40.0, "FT": 70.0}
+    line = paper_4_ft.Line("bruck", delays_us, 1.5, 0.2, [0.5, 0.25, 0.26, 0.27, 0.4])
+    assert paper_4_ft.STEPS == 500
+    # 0.2 s, and 500 calls of 40 us, or of 90 us as the mean of 40 and five times 100.
+    assert paper_4_ft.rows([line]) == [["`bruck`", "40.0", "70.0", "1.50", "0.220", "0.245", "0.260"]]
 
 
 @pytest.mark.skipif(shutil.which("smpirun") is None, reason="SimGrid's SMPI is not installed")
