@@ -42,9 +42,10 @@ bool reads_switch_at_start(const Host& host) {
 }
 
 // In place, the ring of MPI_Iallreduce gave wrong sums before Open MPI 4.1.2 (open-mpi/ompi#9385). Short
-// vectors for which Rabenseifner's algorithm was named took the ring, too.
+// vectors for which Rabenseifner's algorithm was named took the ring, too. In 4.1.2 vectors above 2 GiB still
+// had wrong offsets (open-mpi/ompi#10082).
 bool has_wrong_nonblocking_ring(const Host& host) {
-  return host.has_version_text_prefix("Open MPI v4.0.") || is_up_to(host, "Open MPI v4.1.0", '1');
+  return host.has_version_text_prefix("Open MPI v4.0.") || is_up_to(host, "Open MPI v4.1.0", '2');
 }
 
 std::string intel_variable(const HostAlgorithm& algorithm) {
