@@ -281,7 +281,13 @@ PARTS: dict[str, Callable[..., str]] = {
     "many_nodes_table": measured.many_nodes_table,
     "one_node_table": measured.one_node_table,
     "one_node_bounds": measured.one_node_bounds,
+    "simulated": measured.source_of_simulation,
+    "paper_0_table": measured.paper_0_table,
     "paper_1_table": measured.paper_1_table,
+    "paper_2_fits": measured.paper_2_fits,
+    "paper_2_choices": measured.paper_2_choices,
+    "paper_4_figure_4": measured.paper_4_figure_4,
+    "paper_4_figure_8": measured.paper_4_figure_8,
 }
 
 

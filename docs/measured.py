@@ -8,7 +8,6 @@ passes.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import math
 import statistics
@@ -23,10 +22,15 @@ from offbeat.simulate import agreement, machine
 from offbeat.units import format_size
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "tools"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "training")]
+BENCHMARKS = ROOT / "benchmarks"
+sys.path += [str(ROOT / "tools"), *(str(BENCHMARKS / name) for name in ("", "papers", "training"))]
 
 import many_nodes  # noqa: E402
 import one_node  # noqa: E402
+import paper_0  # noqa: E402
+import paper_1  # noqa: E402
+import paper_2  # noqa: E402
+import paper_4  # noqa: E402
 import paper_training  # noqa: E402
 import published_check  # noqa: E402
 import result_file  # noqa: E402
@@ -419,16 +423,59 @@ def _simulated_us(read: machine.Machine, ranks: int, collective: str, expression
     return 1e6 * max(read.simulated(1, ranks).run(collective, expression, size, [], None)["exits"])
 
 
+# -- what scripts of benchmarks/papers/ have simulated
+
+
+def simulated(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((result_file.FOLDER / f"{name}.json").read_text())
+    return document
+
+
+def source_of_simulation(name: str) -> str:
+    """The command that made a file, and where that is."""
+    command = simulated(name)["command"].removeprefix("python ")
+    return f"{shown('build/venv/bin/python ' + command)}\n\nData: `benchmarks/results/{name}.json`."
+
+
+def paper_0_table() -> str:
+    """How much of the native time each part of paper 0 saves, there and here."""
+    return table(paper_0.HEADINGS, paper_0.rows(simulated("paper_0")["times"]))
+
+
+def paper_0_figure() -> dict[str, list[tuple[float, float]]]:
+    return paper_0.saved_on_nodes(simulated("paper_0")["times"], 32)
+
+
 def paper_1_table() -> str:
-    """Simulated throughput of 256 MiB in MB/s, whole and in the segments that the page talks about."""
-    document = json.loads((result_file.FOLDER / "paper_1.json").read_text())
-    found = {
-        (each["nodes"], each["algorithm"]): each["mb_per_s"]
-        for each in document["throughput"]
-        if each["size_bytes"] == 256 << 20
-    }
-    rows = []
-    for name, nodes in itertools.product(("rabenseifner", "ring"), sorted({nodes for nodes, _ in found})):
-        cut = (name, f"pipeline(32MiB, {name})", f"pipeline(4, {name})")
-        rows.append([str(nodes), f"`{name}`", *(f"{found[nodes, text]:,.0f}" for text in cut)])
-    return table(["nodes", "algorithm", "whole", "in segments of 32 MiB", "in 4 segments"], rows)
+    """The throughput in MB/s of long messages, there and here."""
+    return table(paper_1.HEADINGS, paper_1.rows(simulated("paper_1")["throughput"]))
+
+
+def paper_1_figure() -> dict[str, list[tuple[float, float]]]:
+    return paper_1.lines(simulated("paper_1")["throughput"], "figure 3", 9)
+
+
+def paper_4_figure_4() -> str:
+    """The best algorithm under each pattern, for the three collectives."""
+    files = ("paper_4_reduce", "paper_4_allreduce", "paper_4_alltoall_short", "paper_4_alltoall")
+    delays = [each for name in files for each in simulated(name)["delays"]]
+    return table(paper_4.FIGURE_4_HEADINGS, paper_4.figure_4_rows(delays))
+
+
+def paper_4_figure_8() -> str:
+    """An alltoall of 32 KiB under each pattern: each algorithm's delay divided by the least."""
+    return table(*paper_4.figure_8_rows(simulated("paper_4_alltoall")["delays"]))
+
+
+def paper_4_figure() -> dict[str, dict[str, tuple[float, float]]]:
+    return paper_4.alltoalls_ms(simulated("paper_4_alltoall")["delays"])
+
+
+def paper_2_fits() -> str:
+    """The latency and the rate of each algorithm of paper 2."""
+    return table(paper_2.FIT_HEADINGS, paper_2.fit_rows(simulated("paper_2")["fits"]))
+
+
+def paper_2_choices() -> str:
+    """Where a grid wins by these, with those of Rabenseifner's algorithm made worse."""
+    return table(paper_2.CHOICE_HEADINGS, paper_2.choice_rows(simulated("paper_2")["choices"]))

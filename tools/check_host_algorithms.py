@@ -39,7 +39,7 @@ def calls(vendor: str) -> dict[str, list[str]]:
     """The names that the preload library offers, for each call."""
     found: dict[str, list[str]] = {}
     for collective in ROLES:
-        for call in (collective, f"i{collective}") if vendor == "MPICH" else (collective,):
+        for call in (collective, f"i{collective}") if vendor != "Intel MPI" else (collective,):
             if names := host_algorithms.known_names(vendor, call):
                 found[call] = names
     return found

@@ -6,8 +6,8 @@
     build/venv/bin/python tools/draw_gallery.py late_node      this one
     build/venv/bin/python tools/draw_gallery.py --from-data    draw again what the .json files have
 
-A simulated figure has NAME.json, with the commands and the last delays in microseconds, and NAME.svg. Those
-that were measured have NAME.svg; docs/measured.py takes their data from benchmarks/results/.
+A figure of `offbeat simulate` has NAME.json, with the commands and the last delays in microseconds, and
+NAME.svg. The others have NAME.svg; docs/measured.py takes their data from benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Figure:
     commands: tuple[str, ...]
 
 
-MIF_20 = (("8", "8.02us"), ("1KiB", "10.56us"), ("16KiB", "48.96us"), ("64KiB", "171.84us"))
+MIF_20 = (("8", "10.0us"), ("1KiB", "12.0us"), ("16KiB", "42.8us"), ("64KiB", "141us"))
 FIGURES = (
     Figure(
         "late_node",
@@ -122,6 +122,34 @@ MEASURED = {
     "nodes_8x1": of_nodes("8x1", "allreduce on 8 hosts of 1 rank"),
     "nodes_4x2": of_nodes("4x2", "allreduce on 4 hosts of 2 ranks"),
     "training": Measured("paper_training", measured.training_figure),
+    "paper_0_nodes": Measured(
+        "paper_0",
+        lambda: chart.lines_over(
+            "Paper 0, table 3: allreduce on 32 nodes of 4 ranks, random arrival",
+            "size_bytes",
+            "times as fast as flat rabenseifner",
+            measured.paper_0_figure(),
+            has_one=True,
+        ),
+    ),
+    "paper_1": Measured(
+        "paper_1",
+        lambda: chart.lines_over(
+            "Paper 1, figure 3: allreduce on 9 nodes of 1 rank",
+            "size_bytes",
+            "MB/s",
+            measured.paper_1_figure(),
+        ),
+    ),
+    "paper_4": Measured(
+        "paper_4_alltoall",
+        lambda: chart.pairs_under(
+            "Paper 4: alltoall of 32 KiB, nobody late (ring) and under the pattern (dot)",
+            "arrival",
+            "last delay, ms",
+            measured.paper_4_figure(),
+        ),
+    ),
 }
 NAMES = (*(figure.name for figure in FIGURES), *MEASURED)
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulate figures 2, 3 and 4 of paper 1 (Castello et al., Cluster Computing 2021): pipelined allreduce.
+"""Simulate figures 2 to 7, 13 and 14 of paper 1 (Castello et al., Cluster Computing 2021): pipelines.
 
     build/venv/bin/python benchmarks/papers/paper_1.py [--sizes 4MiB,1GiB] [--json FILE]
 
 The tables have the throughput in MB/s as the paper defines it: the bytes of the vector, divided by the time.
-The machine follows from two numbers of the paper (docs/gallery/index.md).
+The machine follows from two numbers of the paper (docs/gallery/index.md). Figures 11 and 12 are figure 3
+under other MPIs, whose algorithms are the same here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offbeat.simulate.machine import Machine, parse
@@ -48,6 +49,95 @@ bandwidth_gb_per_s = {_SENT / ((1 - ARITHMETIC) * _NS_PER_BYTE)}
     "paper_1.py",
 )
 
+# InfiniBand QDR, with 4 GB/s instead of 12.5.
+QDR = replace(
+    CLUSTER,
+    between_nodes=tuple(
+        replace(each, bandwidth_gb_per_s=each.bandwidth_gb_per_s * 4 / 12.5) for each in CLUSTER.between_nodes
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Further:
+    """A figure with fixed numbers of segments. Each algorithm is simulated whole, too."""
+
+    figure: str
+    collective: str
+    machine: Machine
+    nodes: tuple[int, ...]
+    algorithms: tuple[str, ...]
+
+
+# libnbc's allgather sends as much from each rank as a ring. Its bcast is a chain of segments of 32 KiB.
+FURTHER = (
+    Further("figure 5", "allgather", CLUSTER, (7, 8), ("linear", "ring")),
+    Further("figure 6", "bcast", CLUSTER, (7, 8), ("chain", "pipeline(32KiB, chain)")),
+    Further("figure 7", "reduce_scatter", CLUSTER, (7, 8), ("pairwise",)),
+    Further("figure 13", "allreduce", QDR, (8, 15), ALGORITHMS),
+    Further("figure 14", "allreduce", CLUSTER, (30, 32), ALGORITHMS),
+)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper's text says about long messages, in MB/s, and the simulated algorithm."""
+
+    figure: str
+    nodes: int
+    algorithm: str
+    whole: str
+    in_segments: str
+
+
+PUBLISHED = (
+    Published("figure 3", 8, "rabenseifner", "1,400", "1,650"),
+    Published("figure 3", 9, "rabenseifner", "800", "above 1,200"),
+    Published("figure 3", 8, "ring", "3,000", "4,000"),
+    Published("figure 3", 9, "ring", "3,000", "4,000"),
+    Published("figure 5", 8, "ring", "-", "no gain"),
+    Published("figure 6", 7, "chain", "2,400", "3,500"),
+    Published("figure 6", 8, "chain", "1,900", "3,250"),
+    Published("figure 7", 8, "pairwise", "-", "100 more"),
+    Published("figure 14", 30, "rabenseifner", "-", "below 1,600"),
+    Published("figure 14", 32, "rabenseifner", "-", "below 1,600"),
+)
+HEADINGS = (
+    "figure", "collective", "nodes", "algorithm",
+    "paper: whole", "in segments", "here: whole", "in 4", "in 8",
+)  # fmt: skip
+SHOWN_BYTES = 256 << 20
+
+
+def rows(points: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """The paper's throughput beside the simulated one of 256 MiB."""
+    found = {
+        (each["figure"], each["nodes"], each["algorithm"]): each
+        for each in points
+        if each["size_bytes"] == SHOWN_BYTES
+    }
+    table = []
+    for said in PUBLISHED:
+        names = (said.algorithm, *(f"pipeline({cut}, {said.algorithm})" for cut in (4, 8)))
+        mine = [found[said.figure, said.nodes, name] for name in names]
+        table.append(
+            [said.figure.removeprefix("figure "), mine[0]["collective"], str(said.nodes),
+             f"`{said.algorithm}`", said.whole, said.in_segments,
+             *(digits(each["mb_per_s"]) for each in mine)]
+        )  # fmt: skip
+    return table
+
+
+def lines(points: Sequence[dict[str, Any]], figure: str, nodes: int) -> dict[str, list[tuple[float, float]]]:
+    """The lines of a figure: MB/s over the size, whole and in 4 segments."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for each in points:
+        if (each["figure"], each["nodes"]) == (figure, nodes) and not each["algorithm"].startswith(
+            ("pipeline(2,", "pipeline(8,")
+        ):
+            found.setdefault(each["algorithm"], []).append((each["size_bytes"], each["mb_per_s"]))
+    return found
+
 
 def curves(figure: str, longest: int) -> list[str]:
     """The expressions of a figure: each algorithm whole, then its pipelined variants."""
@@ -66,9 +156,15 @@ def cut_of(expression: str) -> str:
     return expression.partition("(")[2].partition(",")[0]
 
 
-def throughputs(machine: Machine, nodes: int, sizes: Sequence[int], expressions: Sequence[str]) -> Table:
+def throughputs(
+    machine: Machine,
+    nodes: int,
+    sizes: Sequence[int],
+    expressions: Sequence[str],
+    collective: str = "allreduce",
+) -> Table:
     """The throughput in MB/s by size and expression."""
-    found = simulate(machine, Shape(nodes, 1), "allreduce", sizes, expressions)
+    found = simulate(machine, Shape(nodes, 1), collective, sizes, expressions)
     table: Table = {}
     for result in found.results:
         size = result.cell.size_bytes
@@ -76,10 +172,19 @@ def throughputs(machine: Machine, nodes: int, sizes: Sequence[int], expressions:
     return table
 
 
-def show(title: str, table: Table) -> None:
+def points_of(figure: str, collective: str, nodes: int, table: Table) -> list[dict[str, Any]]:
+    return [
+        {"figure": figure, "collective": collective, "nodes": nodes, "size_bytes": size, "algorithm": name,
+         "mb_per_s": each}
+        for size, by_name in table.items()
+        for name, each in by_name.items()
+    ]  # fmt: skip
+
+
+def show(title: str, table: Table, algorithms: Sequence[str] = ALGORITHMS) -> None:
     """Print a table. A column "in ..." is the algorithm before it in that many, or that long, segments."""
     first, *_ = table.values()
-    names = [name if name in ALGORITHMS else f"in {cut_of(name)}" for name in first]
+    names = [name if name in algorithms else f"in {cut_of(name)}" for name in first]
     rows = [
         [format_size(size), *(digits(each) for each in by_name.values())] for size, by_name in table.items()
     ]
@@ -106,17 +211,23 @@ def main() -> None:
         for figure in ("figure 2", "figure 3"):
             table = throughputs(CLUSTER, nodes, sizes, curves(figure, longest[0]))
             show(f"{figure}: {nodes} nodes, MB/s", table)
-            points += [
-                {"figure": figure, "nodes": nodes, "size_bytes": size, "algorithm": name, "mb_per_s": each}
-                for size, by_name in table.items()
-                for name, each in by_name.items()
-            ]
+            points += points_of(figure, "allreduce", nodes, table)
         both = ["ring", "pipeline(4, ring)"]
         free = replace(CLUSTER, combine_ns_per_byte=0.0)
         added = arithmetic(
             longest[0], throughputs(CLUSTER, nodes, longest, both), throughputs(free, nodes, longest, both)
         )
         shares += [{"nodes": nodes, **each} for each in added]
+    for each in FURTHER:
+        expressions = [
+            expression
+            for algorithm in each.algorithms
+            for expression in (algorithm, *(f"pipeline({cut}, {algorithm})" for cut in CONCURRENCY))
+        ]
+        for nodes in each.nodes:
+            table = throughputs(each.machine, nodes, sizes, expressions, each.collective)
+            show(f"{each.figure}: {each.collective} on {nodes} nodes, MB/s", table, each.algorithms)
+            points += points_of(each.figure, each.collective, nodes, table)
     print_table(
         "figure 4: the share of the time that arithmetic adds",
         ["nodes", "size", "algorithm", "share"],

@@ -5,18 +5,23 @@
     build/venv/bin/python benchmarks/papers/paper_2.py [--ranks 16,64] [--sizes 2MiB] [--json FILE]
 
 The optimiser takes the grid and the pair of algorithms with the least cost, over all divisors of the number
-of ranks and all pairs of the six base algorithms.
+of ranks and all pairs of the six base algorithms. It also does so with a latency and a rate for each
+algorithm, which are fitted to simulated times as the paper fits them to measured ones, and with those of
+Rabenseifner's algorithm made worse.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
 from offbeat import _core
+from offbeat.calibrate import hockney
+from offbeat.simulate import machine
 from offbeat.simulate.machine import parse
 from offbeat.simulate.simulation import Shape
 from offbeat.units import format_size, parse_sizes
@@ -29,6 +34,10 @@ SEGMENT_BYTES = 8192
 SEGMENTED = "ring_segmented(8KiB)"
 BASE = ("linear", "binomial", "recursive_doubling", "ring", SEGMENTED, "rabenseifner")  # table 1
 FIGURE_7 = (512, (2 << 20, 16 << 20))  # ranks and sizes
+FIT_MACHINE = "infiniband"  # whose messages cost more than a latency and a rate
+FIT_RANKS = (8, 16, 32)
+FIT_SIZES = (64 << 10, 512 << 10, 4 << 20)
+FACTORS = (1, 2, 3, 4, 6)  # by which the parameters of Rabenseifner's algorithm are made worse
 
 SHAHEEN = parse(
     f"""\
@@ -153,6 +162,75 @@ def measure(ranks: int, size_bytes: int) -> Cell:
     return Cell(ranks, size_bytes, published_speedup(ranks, size_bytes), *made)
 
 
+def fits() -> list[hockney.Hockney]:
+    """The latency and the rate of each base algorithm."""
+    network = machine.read(FIT_MACHINE)
+    found = []
+    for name in BASE:
+        cases = []
+        for ranks in FIT_RANKS:
+            times = simulate(network, Shape(ranks, 1), "allreduce", FIT_SIZES, [name]).results
+            cases += [hockney.Case(ranks, each.cell.size_bytes, each.last_delays_us[0]) for each in times]
+        fit = hockney.fit_algorithm(name, cases, network.combine_ns_per_byte, network.eager_limit_bytes)
+        assert isinstance(fit, hockney.Hockney), fit
+        found.append(fit)
+    return found
+
+
+def with_fits(found: Sequence[hockney.Hockney], factor: float) -> dict[str, float]:
+    """In how many cells a grid costs least, and its speed-up over the best base algorithm."""
+    network = machine.read(FIT_MACHINE)
+    by_name = {each.expression: each for each in found}
+
+    @cache
+    def cost_of(name: str, ranks: int, size_bytes: int) -> float:
+        fit, worse = by_name[name], factor if name == "rabenseifner" else 1
+        seconds = _core.cost(
+            "allreduce", name, ranks, size_bytes, a=worse * 1e-6 * fit.latency_us.value,
+            b=worse * 1e-9 / fit.bandwidth_gb_per_s.value, c=1e-9 * network.combine_ns_per_byte,
+            eager_bytes=network.eager_limit_bytes,
+        )  # fmt: skip
+        assert seconds is not None
+        return seconds
+
+    def least(ranks: int, size_bytes: int) -> float:
+        return min(cost_of(name, ranks, size_bytes) for name in BASE)
+
+    speedups = [
+        least(ranks, size) / min(least(d, size) + least(ranks // d, size) for d in divisors(ranks))
+        for ranks in map(int, RANKS.split(","))
+        for size in parse_sizes(SIZES)
+    ]
+    grids = [each for each in speedups if each > 1]
+    return {
+        "factor": factor,
+        "cells": len(speedups),
+        "grids": len(grids),
+        "mean": math.fsum(max(each, 1) for each in speedups) / len(speedups),
+        "most": max(speedups),
+    }
+
+
+FIT_HEADINGS = ("algorithm", "latency, µs", "rate, GB/s", "median error", "R²")
+CHOICE_HEADINGS = ("Rabenseifner's times", "cells where a grid wins", "mean speed-up", "of the best grid")
+
+
+def fit_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        [f"`{each['algorithm']}`", digits(each["latency_us"]), digits(each["bandwidth_gb_per_s"]),
+         f"{each['error']:.1%}", f"{each['r_squared']:.3f}"]
+        for each in found
+    ]  # fmt: skip
+
+
+def choice_rows(found: Sequence[Mapping[str, float]]) -> list[list[str]]:
+    return [
+        [f"{each['factor']:g}", f"{each['grids']} of {each['cells']}", f"{each['mean']:.2f}",
+         f"{each['most']:.2f}"]
+        for each in found
+    ]  # fmt: skip
+
+
 def figure_7(ranks: int, size_bytes: int) -> dict[str, float]:
     """The time in microseconds of each grid of segmented rings."""
     grids = [grid(columns, ranks // columns, SEGMENTED) for columns in divisors(ranks)]
@@ -221,7 +299,28 @@ def main() -> None:
             ["grid", "µs"],
             [[f"`{name}`", digits(microseconds)] for name, microseconds in times.items()],
         )
-    write_json(arguments.json, SHAHEEN, {"cells": [asdict(each) for each in cells], "figure_7_us": grids})
+    fitted = fits()
+    parameters = [
+        {"algorithm": each.expression, "latency_us": each.latency_us.value,
+         "bandwidth_gb_per_s": each.bandwidth_gb_per_s.value, "error": each.error,
+         "r_squared": each.r_squared}
+        for each in fitted
+    ]  # fmt: skip
+    choices = [with_fits(fitted, factor) for factor in FACTORS]
+    print_table(
+        f"a latency and a rate for each algorithm, on {FIT_MACHINE}", FIT_HEADINGS, fit_rows(parameters)
+    )
+    print_table("the choice by these, with Rabenseifner's made worse", CHOICE_HEADINGS, choice_rows(choices))
+    write_json(
+        arguments.json,
+        SHAHEEN,
+        {
+            "cells": [asdict(each) for each in cells],
+            "figure_7_us": grids,
+            "fits": parameters,
+            "choices": choices,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -255,6 +255,57 @@ def show_fates(study: Study) -> None:
             for each in fates(study)
         ],
     )  # fmt: skip
+
+
+# -- what the gallery shows of the stored files
+
+SHOWN = ("last_delayed", "first_delayed", "ascending", "descending", "random_once")
+FIGURE_4_HEADINGS = ("collective", "size", "best if nobody is late", *(f"`{name}`" for name in SHOWN))
+
+
+def rows_of(delays: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows of a stored file, all algorithms under the same skew."""
+    return [
+        Row(each["collective"], each["size_bytes"], each["pattern"],
+            {name: counted(us) for name, us in each["last_delays_us"].items()})
+        for each in delays
+        if each["skew"] == "1.5 x the mean"
+    ]  # fmt: skip
+
+
+def figure_4_rows(delays: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The best algorithm, and its delay over that of the balanced winner, by collective and size."""
+    rows = rows_of(delays)
+    table = []
+    for collective, size in sorted({(row.collective, row.size_bytes) for row in rows}):
+        at = {row.pattern: row for row in ranking.rows_at(rows, collective, size)}
+        line = [collective, format_size(size), f"`{at[BALANCED].best}`"]
+        for name in SHOWN:
+            best = ranking.winner(at[name], rows)
+            assert best is not None
+            is_same = best.algorithm == at[BALANCED].best
+            line.append("-" if is_same else f"`{best.algorithm}` {best.ratio:.2f}")
+        table.append(line)
+    return table
+
+
+def figure_8_rows(delays: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The headings, and by pattern the delay divided by the least; the last row has the averages."""
+    rows = ranking.rows_at(rows_of(delays), *FIGURE_8)
+    names = ranking.algorithms_of(rows, FIGURE_8[0])
+    scores = ranking.scores(rows)
+    lines = [[row.pattern, *(f"{ranking.normalised(row)[name]:.2f}" for name in names)] for row in rows]
+    headings = ["arrival", *(f"`{name}`" for name in names)]
+    return headings, [*lines, ["average", *(f"{scores[name]:.2f}" for name in names)]]
+
+
+def alltoalls_ms(delays: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
+    """By pattern and algorithm: the delay of an alltoall if nobody is late, and under the pattern."""
+    at = {row.pattern: row.times for row in ranking.rows_at(rows_of(delays), *FIGURE_8)}
+    return {
+        pattern: {name: (at[BALANCED][name] / 1e3, us / 1e3) for name, us in at[pattern].items()}
+        for pattern in SHOWN
+    }
 
 
 def records(study: Study) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ def write_json(path: Path | None, machine: Machine, figures: Mapping[str, Any]) 
     document = {
         "command": shlex.join(["python", *sys.argv]),
         "offbeat": __version__,
-        "machine": {name: None if each == math.inf else each for name, each in asdict(machine).items()},
+        "machine": json.loads(json.dumps(asdict(machine)), parse_constant=lambda _: None),  # no Infinity
         **figures,
     }
     lines = [f" {json.dumps(name)}: {_indented(value)}" for name, value in document.items()]

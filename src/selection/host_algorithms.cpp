@@ -126,9 +126,7 @@ NamedHostAlgorithms nameable_algorithms_of_any_version(HostMpi host) {
   }
   if (host == HostMpi::other) offer.reason_for_none = "offbeat knows no names of its algorithms";
   for (const HostAlgorithm& each : host_algorithms()) {
-    // Some of Open MPI's non-blocking algorithms give wrong results (open-mpi/ompi#9385).
-    const bool may_be_named = !each.is_nonblocking || host == HostMpi::mpich;
-    if (each.host == host && each.may_be_named && may_be_named) offer.algorithms.push_back(&each);
+    if (each.host == host && each.may_be_named) offer.algorithms.push_back(&each);
   }
   return offer;
 }

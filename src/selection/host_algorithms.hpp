@@ -36,7 +36,7 @@ struct NamedHostAlgorithms {
   std::string host;                              // what the host calls itself, for people
   std::string reason_for_none;                   // the reason if the offer is empty, for people
   std::vector<const HostAlgorithm*> algorithms;  // in the order of host_algorithms()
-  bool needs_communicators = false;              // a call by name runs on a communicator made for that name
+  bool needs_communicators = false;              // a blocking call by name needs a communicator for that name
 
   // Returns the offered algorithm, or null if there is none of this name.
   [[nodiscard]] const HostAlgorithm* find(Collective collective, bool is_nonblocking,

@@ -13,7 +13,6 @@ VENDORS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi": "Intel MPI"}
 LINE = re.compile(r"^(\w+) (\S+): ran (.+), (right|WRONG), signature (\w+)$", re.MULTILINE)
 TELLS_BY_CALL = on_mpis(lambda mpi: mpi.kind != "impi")
 # MPICH 4.0 has no two allreduces whose bits differ on four ranks.
-IS_NEW_MPICH = on_mpis(lambda mpi: mpi.kind == "mpich" and mpi.name != "debian-mpich")
 HAS_TWO_ALLREDUCES = on_mpis(lambda mpi: mpi.kind != "impi" and mpi.name != "debian-mpich")
 # Algorithms that every version has, with bits that differ on four ranks.
 NAMES = {
@@ -94,8 +93,8 @@ def test_no_name_is_used_once_a_communicator_may_be_in_the_making(mpi: Mpi) -> N
     assert result.stderr.count("native(NAME) is plain native on some communicators") == 1, str(result)
 
 
-@on_mpis(lambda mpi: mpi.kind == "mpich")
-def test_non_blocking_calls_of_mpich_take_names(mpi: Mpi) -> None:
+@TELLS_BY_CALL
+def test_non_blocking_calls_take_names(mpi: Mpi) -> None:
     call, *names = NAMES[mpi.kind]
     found, result = by_name(mpi, 4, *(word for name in names for word in (f"i{call}", name)))
     for name in names:
@@ -103,7 +102,7 @@ def test_non_blocking_calls_of_mpich_take_names(mpi: Mpi) -> None:
     assert len({bits for _, _, bits in found.values()}) == len(names), str(result)
 
 
-@IS_NEW_MPICH
+@HAS_TWO_ALLREDUCES
 def test_segments_take_names(mpi: Mpi) -> None:
     signatures = set()
     for name in ("recursive_doubling", "ring"):
@@ -112,12 +111,6 @@ def test_segments_take_names(mpi: Mpi) -> None:
         assert found["allreduce", name][:2] == (f"pipeline(1, native({name}))", "right"), str(result)
         signatures.add(found["allreduce", name][2])
     assert len(signatures) == 2
-
-
-@on_mpis(lambda mpi: mpi.kind == "openmpi")
-def test_non_blocking_calls_of_open_mpi_do_not(mpi: Mpi) -> None:
-    found, result = by_name(mpi, 4, "iallreduce", "ring")
-    assert found["iallreduce", "ring"][:2] == ("native", "right"), str(result)
 
 
 @on_mpis(lambda mpi: mpi.kind == "impi")

@@ -26,7 +26,10 @@ from fakes import (
     write_program,
 )
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / name) for name in ("tools", "docs", "benchmarks")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[2] / name)
+    for name in ("tools", "docs", "benchmarks", "benchmarks/papers")
+]
 
 
 @pytest.fixture

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import paper_4_ft
 import pytest
+from offbeat.simulate import machine
 
 PAPERS = Path(__file__).resolve().parents[2] / "benchmarks" / "papers"
 SQUARE = "grid(16x16, ring_segmented(8KiB))"
@@ -24,6 +27,60 @@ def results_of(script: str, folder: Path, *arguments: str) -> Any:
     assert done.returncode == 0, done.stderr
     assert "\n| --- |" in done.stdout
     return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(
+    ("script", "stored", "few"),
+    [
+        ("paper_0.py", "paper_0", "--nodes 2,8 --sizes 8,64KiB,1MiB"),
+        ("paper_1.py", "paper_1", "--sizes 4MiB,1GiB"),
+        ("paper_4.py", "paper_4_reduce", "--collectives reduce --sizes 8 --figures 4,5"),
+        ("paper_4.py", "paper_4_allreduce", "--collectives allreduce --sizes 8 --figures 4,5,6"),
+    ],
+)
+def test_stored_results_are_what_the_simulator_says_now(
+    tmp_path: Path, script: str, stored: str, few: str
+) -> None:
+    """Some of them. Every other number of a page or figure comes from the same file."""
+    is_stored(results_of(script, tmp_path, *few.split()), stored)
+
+
+def is_stored(mine: Any, name: str) -> None:
+    whole = json.loads((PAPERS.parent / "results" / f"{name}.json").read_text())
+    lists = [key for key, value in mine.items() if isinstance(value, list)]
+    assert lists
+    for key in lists:
+        assert mine[key], "something was simulated"
+        assert [each for each in mine[key] if each not in whole[key]] == [], "make the file again"
+
+
+def test_stored_alltoalls_are_what_the_simulator_says_now() -> None:
+    """One algorithm, because others send a million messages."""
+    stored = json.loads((PAPERS.parent / "results" / "paper_4_alltoall_short.json").read_text())
+    stored["delays"] = [each for each in stored["delays"] if each["size_bytes"] == 8]
+    together = delays(stored, "alltoall", 8, "balanced")
+    ranks = 32 * 32
+    latest = 1.5e-6 * statistics.fmean(together.values())
+    cluster = machine.read("ethernet").simulated(32, 32)
+    exits = cluster.run("alltoall", "bruck", 8, [0.0] * (ranks - 1) + [latest], None)["exits"]
+    delay_us = 1e6 * (max(exits) - latest)
+    assert delay_us == pytest.approx(delays(stored, "alltoall", 8, "last_delayed")["bruck"])
+
+
+def test_paper_0_hierarchies_gain_up_to_1_mib(tmp_path: Path) -> None:
+    few = ("--nodes", "8", "--sizes", "256KiB,4MiB")
+    found = results_of("paper_0.py", tmp_path, *few)
+    mean_us = {
+        (each["size_bytes"], each["algorithm"]): each["mean_us"]
+        for each in found["times"]
+        if each["part"] == "table 3"
+    }
+    flat, hierarchy = "rabenseifner", "hierarchy(arrival_chain, rabenseifner)"
+    assert mean_us[256 << 10, hierarchy] < 0.8 * mean_us[256 << 10, flat]
+    assert mean_us[4 << 20, hierarchy] > mean_us[4 << 20, flat]
+    assert mean_us[4 << 20, "pipeline(4, bine)"] < 0.9 * mean_us[4 << 20, flat]
+    for each in found["times"]:
+        assert each["part"] == "reduce" or each["mean_us"] > each["no_less_us"]
 
 
 def test_segments_overlap_sending_and_combining(tmp_path: Path) -> None:
@@ -44,8 +101,29 @@ def test_segments_overlap_sending_and_combining(tmp_path: Path) -> None:
     assert shares[8, "pipeline(4, ring)"] < 0.14, "the paper's bound"
 
 
-def test_a_square_grid_wins_where_latency_counts(tmp_path: Path) -> None:
-    found = results_of("paper_2.py", tmp_path, "--ranks", "16,256", "--sizes", "1MiB,32MiB")
+@pytest.fixture(scope="module")
+def paper_2(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("paper_2")
+    return results_of("paper_2.py", folder, "--ranks", "16,256", "--sizes", "1MiB,32MiB")
+
+
+def test_stored_grids_are_what_the_simulator_says_now(paper_2: Any) -> None:
+    is_stored(paper_2, "paper_2")
+
+
+def test_no_fitted_parameters_make_a_grid_win(paper_2: Any) -> None:
+    fits = {each["algorithm"]: each for each in paper_2["fits"]}
+    assert min(each["r_squared"] for each in fits.values()) > 0.98
+    # Both send whole vectors one after the other, at the rate of the machine.
+    for name in ("linear", "binomial"):
+        assert fits[name]["bandwidth_gb_per_s"] == pytest.approx(12.1, rel=0.01)
+    by_factor = {each["factor"]: each for each in paper_2["choices"]}
+    assert (by_factor[1]["grids"], by_factor[1]["most"] < 1) == (0, True)
+    assert by_factor[4]["grids"] > 0
+
+
+def test_a_square_grid_wins_where_latency_counts(paper_2: Any) -> None:
+    found = paper_2
     cells = {(each["ranks"], each["size_bytes"] >> 20): each for each in found["cells"]}
     assert list(cells) == [(16, 1), (16, 32), (256, 1), (256, 32)]
     assert cells[256, 1]["best_grid"]["after"] == cells[256, 1]["rings"]["after"] == SQUARE
@@ -87,6 +165,14 @@ def test_who_is_late_changes_the_best_algorithm(tmp_path: Path) -> None:
     late = delays(found, "alltoall", 1 << 20, "last_delayed")
     assert together["pairwise"] < 1.05 * min(together.values())
     assert late["pairwise"] > 1.5 * late["linear"]
+
+
+def test_a_run_of_ft_is_computing_and_the_delays_of_its_calls() -> None:
+    delays_us = dict.fromkeys(paper_4_ft.PATTERNS, 100.0) | {"balanced": 40.0, "FT": 70.0}
+    line = paper_4_ft.Line("bruck", delays_us, 1.5, 0.2, [0.5, 0.25, 0.26, 0.27, 0.4])
+    assert paper_4_ft.STEPS == 500
+    # 0.2 s, and 500 calls of 40 us, or of 90 us as the mean of 40 and five times 100.
+    assert paper_4_ft.rows([line]) == [["`bruck`", "40.0", "70.0", "1.50", "0.220", "0.245", "0.260"]]
 
 
 @pytest.mark.skipif(shutil.which("smpirun") is None, reason="SimGrid's SMPI is not installed")

@@ -26,16 +26,26 @@ std::string call_of(const HostAlgorithm& algorithm) {
 
 constexpr const char* open_mpi_switch = "OMPI_MCA_coll_tuned_use_dynamic_rules";
 
+// Returns true if the host is the first release of a series, such as "Open MPI v4.1.0", or one up to `last`.
+bool is_up_to(const Host& host, std::string release, char last) {
+  for (; release.back() <= last; ++release.back()) {
+    if (host.has_version_text_prefix(release + ",") || host.has_version_text_prefix(release + " "))
+      return true;
+  }
+  return false;
+}
+
 // Open MPI 4.1.0 to 4.1.6 and 5.0.0 to 5.0.5 read the switch only when they start. If it is on, but no
 // algorithm is named, the component makes its usual choices.
 bool reads_switch_at_start(const Host& host) {
-  for (const auto& [release, last] : {std::pair{"Open MPI v4.1.", '6'}, std::pair{"Open MPI v5.0.", '5'}}) {
-    for (std::string version = release + std::string("0"); version.back() <= last; ++version.back()) {
-      if (host.has_version_text_prefix(version + ",") || host.has_version_text_prefix(version + " "))
-        return true;
-    }
-  }
-  return false;
+  return is_up_to(host, "Open MPI v4.1.0", '6') || is_up_to(host, "Open MPI v5.0.0", '5');
+}
+
+// In place, the ring of MPI_Iallreduce gave wrong sums before Open MPI 4.1.2 (open-mpi/ompi#9385). Short
+// vectors for which Rabenseifner's algorithm was named took the ring, too. In 4.1.2 vectors above 2 GiB still
+// had wrong offsets (open-mpi/ompi#10082).
+bool has_wrong_nonblocking_ring(const Host& host) {
+  return host.has_version_text_prefix("Open MPI v4.0.") || is_up_to(host, "Open MPI v4.1.0", '2');
 }
 
 std::string intel_variable(const HostAlgorithm& algorithm) {
@@ -204,12 +214,16 @@ void HostVariables::find_open_mpi() {
       return;
     }
   }
+  const bool only_blocking = has_wrong_nonblocking_ring(host_);
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != HostMpi::open_mpi || !each.may_be_named || each.is_nonblocking) continue;
-    const std::string name = "coll_tuned_" + call_of(each) + "_algorithm";
+    if (each.host != HostMpi::open_mpi || !each.may_be_named || (each.is_nonblocking && only_blocking))
+      continue;
+    const std::string component = each.is_nonblocking ? "coll_libnbc_" : "coll_tuned_";
+    const std::string name = component + call_of(each) + "_algorithm";
     const auto choice = variable(name);
     const auto value = value_in_enumeration(name, each.name_in_host_mpi);
-    if (choice && value) offer(each, *choice, *value, switch_variable, 1);
+    const auto switched = each.is_nonblocking ? std::nullopt : switch_variable;
+    if (choice && value) offer(each, *choice, *value, switched, 1);
   }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // HostVariables makes the host run one of its own algorithms: native(NAME).
 //
-//   Open MPI   reads its control variables (MPI_T) when it makes a communicator, so each name needs a
-//              communicator of its own (mpi/communicators/shadows.hpp).
-//   MPICH      reads them in each call, so they are set around the call.
+//   Open MPI   reads its control variables (MPI_T) for blocking calls when it makes a communicator, so each
+//              name needs a communicator of its own (mpi/communicators/shadows.hpp).
+//   MPICH, and Open MPI in non-blocking calls
+//              read them in each call, so they are set around the call.
 //   Intel MPI  reads environment variables in MPI_Init, so a name holds for the whole run.
 //
 // The variables belong to the process. Under MPI_THREAD_MULTIPLE another thread might call MPI while one is

@@ -91,12 +91,13 @@ NamedAlgorithmCall Runtime::by_name(MPI_Comm handle, Collective collective, bool
   HostVariables& variables = host_variables();
   const NamedHostAlgorithms& offer = variables.offer();
   const HostAlgorithm* algorithm = offer.find(collective, is_nonblocking, last_algorithm->host_algorithm());
+  const bool needs_shadow = offer.needs_communicators && !is_nonblocking;
   NamedAlgorithmCall way{.variables = &variables, .algorithm = algorithm};
-  if (algorithm != nullptr && offer.needs_communicators) {
+  if (algorithm != nullptr && needs_shadow) {
     const Communicator* mine = find_in_cache(handle);
     way.shadow = mine != nullptr ? mine->shadow_of(last_algorithm) : MPI_COMM_NULL;
   }
-  if (algorithm == nullptr || (offer.needs_communicators && way.shadow == MPI_COMM_NULL)) {
+  if (algorithm == nullptr || (needs_shadow && way.shadow == MPI_COMM_NULL)) {
     last_algorithm = nullptr;
     return {};
   }

@@ -59,6 +59,7 @@ static uint64_t from_all(uint64_t mine) {
 // The arguments of one call: `count` elements in each block.
 static void *input, *output;
 static int counts[most_ranks], begins[most_ranks];
+static int is_in_place;  // an allreduce finds its input in `output`
 
 #define CALL(Name, iname, ...)                             \
   if (strcmp(collective, #iname) == 0) {                   \
@@ -82,7 +83,7 @@ static const char* call(const char* collective, int count, MPI_Datatype type, in
     counts[r] = count;
     begins[r] = r * count;
   }
-  CALL(Allreduce, allreduce, input, output, count, type, MPI_SUM)
+  CALL(Allreduce, allreduce, is_in_place ? MPI_IN_PLACE : input, output, count, type, MPI_SUM)
   CALL(Reduce, reduce, input, output, count, type, MPI_SUM, root)
   CALL(Scan, scan, input, output, count, type, MPI_SUM)
   CALL(Exscan, exscan, input, output, count, type, MPI_SUM)
@@ -148,14 +149,15 @@ static int result_length(const char* collective, int count) {
 static int is_right(const char* collective, const char** ran) {
   static const int lengths[] = {1, 3, 1000, longest};
   int right = 1;
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < (is(collective, "allreduce") ? 8 : 4); ++k) {
     const int root = k % size;
-    const int count = lengths[k];
+    const int count = lengths[k % 4];
+    is_in_place = k >= 4;
     int64_t* in = input;
     int64_t* out = output;
     for (int i = 0; i < count * size; ++i) in[i] = given(rank, i);
     for (int i = 0; i < count * size; ++i) out[i] = -7;
-    if (is(collective, "bcast") && rank == root) memcpy(out, in, (size_t)count * sizeof *in);
+    if ((is(collective, "bcast") && rank == root) || is_in_place) memcpy(out, in, (size_t)count * sizeof *in);
     *ran = call(collective, count, MPI_INT64_T, root);
     for (int i = 0; i < result_length(collective, count); ++i) {
       const int64_t want = expected(collective, count, root, i);
@@ -167,6 +169,7 @@ static int is_right(const char* collective, const char** ran) {
       }
     }
   }
+  is_in_place = 0;
   return right;
 }
 

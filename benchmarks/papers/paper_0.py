@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulate figures 7, 8, table 3 and the reduce of paper 0 (Alizadeh et al., EuroMPI 2022): random arrival.
+
+    build/venv/bin/python benchmarks/papers/paper_0.py [--nodes 2,32] [--sizes 64KiB,1MiB] [--json FILE]
+
+Each rank is late by a random part of MIF times the time of one message. As in the paper, a time is the mean
+of all ranks from its arrival to its exit, so it includes the wait for the last rank. `no_less_us` is what a
+collective that ends with the last arrival takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from offbeat.bench import arrival_patterns
+from offbeat.simulate import machine
+from offbeat.simulate.simulation import Shape
+from offbeat.units import format_size, parse_size, parse_sizes
+from paper_tables import digits, parser, print_table, write_json
+
+CEDAR = machine.read(str(Path(__file__).resolve().parents[2] / "docs" / "gallery" / "cedar.toml"))
+MIFS = (10, 20, 50)
+CLUSTER_MIF = 5.85  # table 1: long messages of ResNet-50
+SEED = 1
+SHORT = "8,1KiB,4KiB,16KiB,32KiB,64KiB"
+LONG = "64KiB,128KiB,256KiB,512KiB,1MiB,2MiB,4MiB,8MiB,16MiB,32MiB"
+NODES = "2,4,8,16,32"
+FIGURE_7 = ("smp", "recursive_doubling", "arrival_leader", "arrival_tree", "arrival_shares")
+FIGURE_8 = ("rabenseifner", "binomial", "arrival_chain", "arrival_shares")
+REDUCE = ("rabenseifner", "binomial", "arrival_tree", "arrival_shares")
+TABLE_3 = (
+    "rabenseifner",
+    "hierarchy(arrival_shares, rabenseifner)",
+    "hierarchy(arrival_leader, rabenseifner)",
+    "hierarchy(arrival_chain, rabenseifner)",
+    "lanes(arrival_chain, rabenseifner)",
+    "pipeline(4, bine)",
+)
+
+NATIVE = ("smp", "recursive_doubling", "rabenseifner", "binomial")  # with which the paper compares
+ITS_OWN = {"figure 7": "arrival_leader", "figure 8": "arrival_chain", "table 3": TABLE_3[1]}
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper says that its algorithm saves of the time of the best native one."""
+
+    part: str
+    nodes: int
+    mif: float
+    mean: float | None
+    most: float
+
+
+PUBLISHED = (
+    Published("figure 7", 1, 10, None, 0.22),
+    Published("figure 7", 1, 20, None, 0.56),
+    Published("figure 7", 1, 50, None, 0.37),
+    Published("figure 8", 1, 10, 0.18, 0.41),
+    Published("figure 8", 1, 20, 0.20, 0.44),
+    Published("figure 8", 1, 50, 0.11, 0.25),
+    Published("reduce", 1, 20, None, 0.73),  # its MIF is not given
+    Published("table 3", 2, CLUSTER_MIF, 0.2001, 0.495),
+    Published("table 3", 4, CLUSTER_MIF, 0.2897, 0.5401),
+    Published("table 3", 8, CLUSTER_MIF, 0.2864, 0.5581),
+    Published("table 3", 16, CLUSTER_MIF, 0.2694, 0.5764),
+    Published("table 3", 32, CLUSTER_MIF, 0.2317, 0.5676),
+)
+HEADINGS = (
+    "part", "nodes", "MIF", "paper: mean", "most", "its algorithm here: mean", "most",
+    "the best here: mean", "most", "at most possible",
+)  # fmt: skip
+
+
+def rows(times: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """By part: how much of the native time is saved, over the sizes, in the paper and in `times`."""
+    found = []
+    for said in PUBLISHED:
+        by_size: dict[int, dict[str, float]] = {}
+        for each in times:
+            if (each["part"], each["nodes"], each["mif"]) == (said.part, said.nodes, said.mif):
+                mine = by_size.setdefault(each["size_bytes"], {"": each["no_less_us"]})
+                mine[each["algorithm"]] = each["mean_us"]
+        own, best, bound = [], [], []
+        for us in by_size.values():
+            native = min(us[name] for name in NATIVE if name in us)
+            if said.part in ITS_OWN:
+                own.append(1 - us[ITS_OWN[said.part]] / native)
+            best.append(1 - min(us[name] for name in us if name not in (*NATIVE, "")) / native)
+            bound.append(1 - us[""] / native)
+        found.append(
+            [said.part, str(said.nodes), f"{said.mif:g}", percent(said.mean), percent(said.most),
+             *(percent(of(each) if each else None) for each in (own, best) for of in (fmean, max)),
+             "-" if said.part == "reduce" else percent(max(bound))]  # of which ranks may leave at once
+        )  # fmt: skip
+    return found
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def saved_on_nodes(times: Sequence[dict[str, Any]], nodes: int) -> dict[str, list[tuple[float, float]]]:
+    """The lines of a figure: how many times as fast as a flat Rabenseifner each algorithm of table 3 is."""
+    mine = {
+        (each["algorithm"], each["size_bytes"]): each["mean_us"]
+        for each in times
+        if (each["part"], each["nodes"]) == ("table 3", nodes)
+    }
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for (name, size), us in mine.items():
+        if name != TABLE_3[0]:
+            label = name.replace(", rabenseifner", "")  # there is room for no more
+            lines.setdefault(label, []).append((size, mine[TABLE_3[0], size] / us))
+    return lines
+
+
+def mean_times(
+    part: str, shape: Shape, collective: str, size: int, mif: float, algorithms: Sequence[str], draws: int
+) -> list[dict[str, Any]]:
+    """The mean time of a call by each algorithm, over all ranks and draws."""
+    cluster = CEDAR.simulated(*shape)
+    pair = CEDAR.simulated(*(Shape(2, 1) if shape.nodes > 1 else Shape(1, 2)))
+    latest = mif * max(pair.run("bcast", "linear", size, [], None)["exits"])
+    rounds = [
+        [latest * late for late in row] for row in arrival_patterns.rounds("random", shape.ranks, SEED, draws)
+    ]
+    no_less = fmean(max(row) - fmean(row) for row in rounds)
+    found = []
+    for algorithm in algorithms:
+        exits = [cluster.run(collective, algorithm, size, row, None)["exits"] for row in rounds]
+        mean = fmean(fmean(ends) - fmean(row) for ends, row in zip(exits, rounds, strict=True))
+        found.append(
+            {"part": part, "nodes": shape.nodes, "mif": mif, "size_bytes": size, "algorithm": algorithm,
+             "mean_us": 1e6 * mean, "no_less_us": 1e6 * no_less}
+        )  # fmt: skip
+    return found
+
+
+def show(times: Sequence[dict[str, Any]], algorithms: Sequence[str]) -> None:
+    """Print the times of one part, a line for each number of nodes, MIF and size."""
+    first = times[0]
+    keys = dict.fromkeys((each["nodes"], each["mif"], each["size_bytes"]) for each in times)
+    cells = {
+        (each["nodes"], each["mif"], each["size_bytes"], each["algorithm"]): each["mean_us"] for each in times
+    }
+    print_table(
+        f"{first['part']}: mean time of a call in µs",
+        ["nodes", "MIF", "size", *(f"`{name}`" for name in algorithms)],
+        [
+            [str(nodes), f"{mif:g}", format_size(size),
+             *(digits(cells[nodes, mif, size, name]) for name in algorithms)]
+            for nodes, mif, size in keys
+        ],
+    )  # fmt: skip
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--nodes", default=NODES, help="for table 3; default: %(default)s")
+    made.add_argument("--sizes", help="default: all")
+    arguments = made.parse_args()
+    wanted = parse_sizes(arguments.sizes) if arguments.sizes else None
+    nodes = [int(number) for number in arguments.nodes.split(",")]
+
+    def sizes(default: str) -> list[int]:
+        return [size for size in map(parse_size, default.split(",")) if wanted is None or size in wanted]
+
+    times: list[dict[str, Any]] = []
+    for part, ranks, collective, default, algorithms in (
+        ("figure 7", 32, "allreduce", SHORT, FIGURE_7),
+        ("figure 8", 4, "allreduce", LONG, FIGURE_8),
+        ("reduce", 4, "reduce", LONG, REDUCE),
+    ):
+        shape = Shape(1, ranks)
+        mine = [
+            time
+            for mif in MIFS
+            for size in sizes(default)
+            for time in mean_times(part, shape, collective, size, mif, algorithms, draws=20)
+        ]
+        times += mine
+        if mine:
+            show(mine, algorithms)
+    cluster = [
+        time
+        for number in nodes
+        for size in sizes(LONG)
+        for time in mean_times("table 3", Shape(number, 4), "allreduce", size, CLUSTER_MIF, TABLE_3, draws=5)
+    ]
+    if cluster:
+        show(cluster, TABLE_3)
+    write_json(arguments.json, CEDAR, {"times": [*times, *cluster]})
+
+
+if __name__ == "__main__":
+    main()
