@@ -295,17 +295,24 @@ def tool_environment() -> dict[str, str]:
 # -- the whole set-up
 
 
-def set_up(*, packages: tuple[str, ...] = (), mpis: tuple[str, ...] = (), torch: bool = False) -> None:
+def set_up(
+    *,
+    headers: tuple[str, ...] = (),
+    packages: tuple[str, ...] = (),
+    mpis: tuple[str, ...] = (),
+    torch: bool = False,
+) -> None:
     """Install offbeat into build/venv, further Debian packages, and further MPIs from PyPI into build/mpi.
 
-    With ``torch``, also make the environment for it, if that works.
+    offbeat is compiled with the Debian packages in ``headers``. With ``torch``, also make the environment for
+    it, if that works.
     """
     check_python()
     with one_at_a_time():
         install_packages(missing_for_environments())
         with concurrent.futures.ThreadPoolExecutor(2) as beside:
             # These wait for the network.
-            compiler = beside.submit(install_packages, missing_to_compile())
+            compiler = beside.submit(install_packages, [*missing_to_compile(), *missing_packages(headers)])
             mpich = beside.submit(make_venv, MPICH, MPIS[MPICH.name])
             make_venv(VENV, BUILD_TOOLS)
             compiler.result()

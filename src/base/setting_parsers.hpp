@@ -96,6 +96,25 @@ SettingParser keyword_parser(Field Settings::*field, std::vector<NamedValue<Fiel
           [=](const Settings& settings) { return std::to_string(static_cast<int>(settings.*field)); }};
 }
 
+// The name of a provider of libfabric, such as tcp;ofi_rxm, may follow.
+inline SettingParser network_parser() {
+  SettingParser made = keyword_parser(&Settings::network, {{"auto", NetworkChoice::automatic},
+                                                           {"mpi", NetworkChoice::mpi},
+                                                           {"tcp", NetworkChoice::tcp},
+                                                           {"libfabric", NetworkChoice::libfabric}});
+  made.values += ", libfabric:PROVIDER";
+  made.set_field = [set = made.set_field](Settings& settings, std::string_view text) {
+    constexpr std::string_view with_provider = "libfabric:";
+    const bool has_provider = text.starts_with(with_provider) && text.size() > with_provider.size();
+    settings.provider = has_provider ? text.substr(with_provider.size()) : "";
+    return set(settings, has_provider ? "libfabric" : text);
+  };
+  made.text = [network = made.text](const Settings& settings) {
+    return network(settings) + settings.provider;
+  };
+  return made;
+}
+
 // Reads numbers and ranges as taskset does. Returns false if the text is not such a list, or names CPUs that
 // Linux cannot have.
 inline bool read_cpus(std::string_view text, std::vector<int>& cpus) {

@@ -118,15 +118,10 @@ std::vector<Setting> all_settings() {
       Setting{
           "OFFBEAT_NODE_RANKS", number_parser(&Settings::node_ranks, 0, 1'000'000), "0", AcrossRanks::equal,
           "for tests on one machine: treat each group of N consecutive ranks as one node; 0: ask the MPI"},
-      Setting{"OFFBEAT_NETWORK",
-              keyword_parser(&Settings::network, {{"auto", NetworkChoice::automatic},
-                                                  {"mpi", NetworkChoice::mpi},
-                                                  {"tcp", NetworkChoice::tcp}}),
-              "auto", AcrossRanks::equal,
+      Setting{"OFFBEAT_NETWORK", network_parser(), "auto", AcrossRanks::equal,
               "what carries the messages of a group between nodes; auto: MPI if every rank has initialised "
-              "it with "
-              "MPI_THREAD_MULTIPLE, otherwise TCP; tcp: TCP also carries non-blocking collectives of MPI, "
-              "and a "
+              "it with MPI_THREAD_MULTIPLE, otherwise TCP; libfabric: its best provider, or the one named, "
+              "such as libfabric:verbs; tcp and libfabric also carry non-blocking collectives of MPI, and a "
               "thread advances them while the program computes"},
       Setting{"OFFBEAT_INTERFACE", name_parser("a network interface, such as eth0", &Settings::interface), "",
               AcrossRanks::may_differ,
@@ -161,8 +156,7 @@ std::vector<Setting> all_settings() {
           "OFFBEAT_TRACE_COMMUNICATORS",
           text_parser("world, numbers of ranks such as 8 or 8..64, and names, with commas between",
                       &Settings::trace_communicators),
-          "",
-          AcrossRanks::may_differ,
+          "", AcrossRanks::may_differ,
           "trace only calls on these communicators: world stands for all that have every rank, and a name is "
           "one that the program gave by MPI_Comm_set_name; unset: all"},
       Setting{"OFFBEAT_TRACE_PAUSED", yes_or_no_parser(&Settings::trace_paused), "0", AcrossRanks::may_differ,

@@ -27,7 +27,7 @@ enum class GpuPolicy { stage, node, native, off };
   return policy == GpuPolicy::stage || policy == GpuPolicy::node;
 }
 
-enum class NetworkChoice { automatic, mpi, tcp };
+enum class NetworkChoice { automatic, mpi, tcp, libfabric };
 
 // All settings of this process. The table in settings.cpp has the variable and the default of each field.
 struct Settings {
@@ -46,6 +46,7 @@ struct Settings {
   std::vector<int> progress_cpus;  // empty: no progress thread on its own CPUs
   int node_ranks;                  // 0: the real nodes
   NetworkChoice network;           // that connects the nodes of a group
+  std::string provider;            // of libfabric; empty: libfabric chooses
   std::string interface;           // of this machine, for TCP; empty: the one on the route to the other ranks
   std::size_t window_bytes;        // half of a rank's window on the board
   std::size_t memory_bytes;        // limit for all boards together
@@ -63,6 +64,10 @@ struct Settings {
   // Reads the environment. Throws UsageError for a bad value. Ignores unknown names; see unknown_settings().
   static Settings from_environment();
 
+  // True if the user wants a network of offbeat's own, also for communicators of MPI.
+  [[nodiscard]] bool wants_own_network() const {
+    return network == NetworkChoice::tcp || network == NetworkChoice::libfabric;
+  }
   [[nodiscard]] const std::string& algorithm(Collective collective) const {
     return algorithms[index_of(collective)];
   }

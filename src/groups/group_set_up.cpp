@@ -19,7 +19,7 @@
 #include "groups/messages.hpp"
 #include "groups/network_client.hpp"
 #include "groups/network_transport.hpp"
-#include "groups/tcp_network.hpp"
+#include "groups/own_network.hpp"
 #include "node/node_identity.hpp"
 #include "node/whereabouts.hpp"
 
@@ -195,13 +195,13 @@ class GroupMaker {
     Addresses mine;
     const NetworkChoice choice = process_->settings.network;
     const bool is_made = run_unless_out_of_memory([&] {
-      networks = {choice != NetworkChoice::tcp ? make_mpi() : nullptr,
-                  choice != NetworkChoice::mpi ? std::make_unique<TcpNetwork>(process_->settings) : nullptr};
+      if (!process_->settings.wants_own_network()) networks[0] = make_mpi();
+      if (choice != NetworkChoice::mpi) networks[1] = make_own_network(process_->settings);
+      mine = {NetworkAddress::none(
+                  "has no MPI: start the program with `offbeat run`, or set OFFBEAT_NETWORK=tcp"),
+              NetworkAddress::none(built_without_network)};
       for (std::size_t k = 0; k < networks.size(); ++k)
-        mine[k] = networks[k] != nullptr
-                      ? networks[k]->address()
-                      : NetworkAddress::none(
-                            "has no MPI: start the program with `offbeat run`, or set OFFBEAT_NETWORK=tcp");
+        if (networks[k] != nullptr) mine[k] = networks[k]->address();
     });
     if (!is_made) mine.fill(NetworkAddress::none("has no memory left"));
     set_up_.gather(mine, addresses_.data());

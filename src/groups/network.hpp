@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Network carries messages between the nodes of a group. MpiNetwork (mpi/communicators/mpi_network.hpp)
-// sends messages of the host MPI, and TcpNetwork needs no MPI. A network begins messages, moves those under
-// way, and says where it can be reached. NetworkTransport sends the messages of collectives through any
+// sends messages of the host MPI, and an OwnNetwork needs no MPI. A network begins messages, moves those
+// under way, and says where it can be reached. NetworkTransport sends the messages of collectives through any
 // network, and NetworkClient what one node tells another.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace offbeat {
 // `data`.
 struct NetworkAddress {
   std::array<char, 112> why_not{};  // why the network cannot reach the rank; empty: it can
-  std::array<std::byte, 32> data{};
+  std::array<std::byte, 96> data{};
 
   [[nodiscard]] static NetworkAddress none(std::string_view why) {
     NetworkAddress made;
@@ -80,6 +80,8 @@ class Network : public MessageCarrier {
   [[nodiscard]] virtual std::string name() const = 0;
   // True if the network sends messages of the host MPI, and so may be used only while that runs.
   [[nodiscard]] virtual bool needs_host() const = 0;
+  // Returns true if memory of a message may be read and written after forget().
+  [[nodiscard]] virtual bool may_touch_forgotten() const { return needs_host(); }
   // Returns the longest message of a collective from or to a rank, in bytes.
   [[nodiscard]] virtual std::size_t longest_message(int /*rank*/) const {
     return std::numeric_limits<std::size_t>::max();

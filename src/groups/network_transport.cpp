@@ -123,7 +123,7 @@ bool NetworkTransport::test_messages() {
   return true;
 }
 
-// Memory to which a host MPI may still write is never freed.
+// Memory to which a network may still write is never freed.
 bool NetworkTransport::abandon_messages() noexcept {
   bool is_any_under_way = false;
   for (const Message* each : under_way_) {
@@ -133,7 +133,7 @@ bool NetworkTransport::abandon_messages() noexcept {
   }
   under_way_.clear();
   legs_.clear();
-  return is_any_under_way && network_.needs_host();
+  return is_any_under_way && network_.may_touch_forgotten();
 }
 
 }  // namespace offbeat

@@ -44,34 +44,13 @@ struct SystemAddress {
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-std::optional<TcpAddress> from_system(const sockaddr* address) {
-  TcpAddress made;
-  if (address->sa_family == AF_INET) {
-    sockaddr_in known{};
-    std::memcpy(&known, address, sizeof known);
-    std::memcpy(made.ip.data(), &known.sin_addr, sizeof known.sin_addr);
-    made.port = ntohs(known.sin_port);
-    made.is_loopback = ntohl(known.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-    return made;
-  }
-  if (address->sa_family != AF_INET6) return std::nullopt;
-  sockaddr_in6 known{};
-  std::memcpy(&known, address, sizeof known);
-  std::memcpy(made.ip.data(), &known.sin6_addr, sizeof known.sin6_addr);
-  made.port = ntohs(known.sin6_port);
-  made.interface_index = known.sin6_scope_id;
-  made.is_ipv6 = true;
-  made.is_loopback = IN6_IS_ADDR_LOOPBACK(&known.sin6_addr);
-  return made;
-}
-
 std::optional<TcpAddress> own_address_towards(sockaddr* other, socklen_t length, int family) {
   const Descriptor probe(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SystemAddress own;
   if (!probe || connect(probe.get(), other, length) != 0 ||
       getsockname(probe.get(), own.get(), &own.length) != 0)
     return std::nullopt;
-  std::optional<TcpAddress> found = from_system(own.get());
+  std::optional<TcpAddress> found = tcp_address_of(own.get());
   if (found) found->port = 0;
   return found;
 }
@@ -103,7 +82,7 @@ std::optional<TcpAddress> best_address(Fits&& fits) {
     if (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6) continue;
     if (best == nullptr || order_of(each->ifa_addr) < order_of(best->ifa_addr)) best = each;
   }
-  return best != nullptr ? from_system(best->ifa_addr) : std::nullopt;
+  return best != nullptr ? tcp_address_of(best->ifa_addr) : std::nullopt;
 }
 
 void set_option(int socket, int level, int option, int value) {
@@ -121,6 +100,27 @@ void prepare(int socket) {
 }
 
 }  // namespace
+
+std::optional<TcpAddress> tcp_address_of(const sockaddr* address) {
+  TcpAddress made;
+  if (address->sa_family == AF_INET) {
+    sockaddr_in known{};
+    std::memcpy(&known, address, sizeof known);
+    std::memcpy(made.ip.data(), &known.sin_addr, sizeof known.sin_addr);
+    made.port = ntohs(known.sin_port);
+    made.is_loopback = ntohl(known.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return made;
+  }
+  if (address->sa_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 known{};
+  std::memcpy(&known, address, sizeof known);
+  std::memcpy(made.ip.data(), &known.sin6_addr, sizeof known.sin6_addr);
+  made.port = ntohs(known.sin6_port);
+  made.interface_index = known.sin6_scope_id;
+  made.is_ipv6 = true;
+  made.is_loopback = IN6_IS_ADDR_LOOPBACK(&known.sin6_addr);
+  return made;
+}
 
 std::string TcpAddress::text() const {
   char shown[INET6_ADDRSTRLEN] = "?";
@@ -161,7 +161,7 @@ std::optional<TcpAddress> address_of_interface(const std::string& name, std::str
   std::string known;
   const auto all = all_interfaces();
   for (const ifaddrs* each = all.get(); each != nullptr; each = each->ifa_next) {
-    const bool has_address = each->ifa_addr != nullptr && from_system(each->ifa_addr);
+    const bool has_address = each->ifa_addr != nullptr && tcp_address_of(each->ifa_addr);
     if (has_address && (" " + known + ",").find(" " + std::string(each->ifa_name) + ",") == std::string::npos)
       known += (known.empty() ? "" : ", ") + std::string(each->ifa_name);
   }
@@ -177,7 +177,7 @@ Descriptor listen_at(TcpAddress& own) {
   if (bind(made.get(), system.get(), system.length) != 0 || listen(made.get(), 4096) != 0 ||
       getsockname(made.get(), bound.get(), &bound.length) != 0)
     return Descriptor();
-  own.port = from_system(bound.get())->port;
+  own.port = tcp_address_of(bound.get())->port;
   return made;
 }
 

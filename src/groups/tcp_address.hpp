@@ -28,6 +28,8 @@ struct TcpAddress {
   bool operator==(const TcpAddress&) const = default;
 };
 
+// Returns the address that the system writes so, if it is one of IP.
+[[nodiscard]] std::optional<TcpAddress> tcp_address_of(const sockaddr* address);
 // Returns the address of this machine on the route to a host. Nothing is sent, except maybe to a name server.
 [[nodiscard]] std::optional<TcpAddress> own_address_towards(const std::string& host);
 [[nodiscard]] std::optional<TcpAddress> own_address_towards(const TcpAddress& other);

@@ -156,6 +156,11 @@ TcpNetwork::Peer& TcpNetwork::peer(int rank) {
   return *found;
 }
 
+void TcpNetwork::watch_over(int rank) {
+  const std::lock_guard guard(lock_);
+  ensure_connection(peer(rank));
+}
+
 void TcpNetwork::ensure_connection(Peer& to) {
   if (!to.has_connection() && to.retry_ns == 0 && to.loss == Loss::none) begin_attempt(to);
 }

@@ -20,18 +20,17 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/settings.hpp"
 #include "base/spin_lock.hpp"
-#include "groups/network.hpp"
+#include "groups/own_network.hpp"
 #include "groups/tcp_address.hpp"
 #include "groups/tcp_stream.hpp"
 
 namespace offbeat {
 
-class TcpNetwork final : public Network {
+class TcpNetwork final : public OwnNetwork {
  public:
   explicit TcpNetwork(const Settings& settings);
   ~TcpNetwork() override;
@@ -49,15 +48,10 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::optional<BoardError> find_loss() override;
   [[nodiscard]] std::vector<int> awaited_ranks() override;
   [[nodiscard]] std::string name() const override { return "TCP, from " + own_.text(); }
-  [[nodiscard]] bool needs_host() const override { return false; }
   void leave(bool has_failed) noexcept override;
 
-  // Lets several communicators use the network, each with tags of its own. People know the ranks by
-  // `numbers`, which must outlive this, and `space` follows such a number.
-  void share(std::span<const int> numbers, std::string_view space) {
-    known_numbers_ = numbers;
-    space_ = space;
-  }
+  // Connects to a rank to which this one does not send, to hear of its end.
+  void watch_over(int rank);
   // Where the rank listens. Call it after connect().
   [[nodiscard]] const TcpAddress& own_address() const { return own_; }
   // Returns how many connections there are, including those of strangers.
@@ -158,13 +152,6 @@ class TcpNetwork final : public Network {
   [[nodiscard]] std::byte* begin_message(Connection& on, const TcpFrame& frame);
   void end_frame(Connection& on, const TcpFrame& frame);
   void obey(Connection& on, const TcpFrame& frame);
-  [[nodiscard]] bool is_shared() const { return !known_numbers_.empty(); }
-  [[nodiscard]] int number_of(int rank) const {
-    return known_numbers_.empty() ? rank : known_numbers_[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] std::string name_of(int rank) const {
-    return "rank " + std::to_string(number_of(rank)) + std::string(space_);
-  }
   // Ends the connections to a rank whose machine no longer answers. Call it while this rank waits for it.
   void look_for_silence(Peer& other);
   // Throws BoardError if the message will never be over.
@@ -210,8 +197,6 @@ class TcpNetwork final : public Network {
   TcpAddress own_;
   NetworkKey key_;
   int rank_ = 0;
-  std::span<const int> known_numbers_;
-  std::string_view space_;
   std::vector<TcpAddress> addresses_;
   Descriptor listener_;
   Descriptor epoll_;

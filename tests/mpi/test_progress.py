@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fabric import BY_FABRIC, needs_fabric
 from harness import CPUS, PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
 from spawning import run_spawning
 
@@ -122,10 +123,13 @@ def test_without_a_thread_nobody_does(mpi: Mpi) -> None:
 @pytest.mark.in_turn(1, "node_ranks", "count", "mpi")
 @pytest.mark.parametrize("node_ranks", [1, 2])
 @pytest.mark.parametrize("count", [100, 400_000])
-def test_a_thread_moves_messages_of_tcp_while_nobody_calls(mpi: Mpi, count: int, node_ranks: int) -> None:
+@pytest.mark.parametrize("network", ["tcp", pytest.param(BY_FABRIC, marks=needs_fabric)])
+def test_a_thread_moves_own_messages_while_nobody_calls(
+    mpi: Mpi, network: str, count: int, node_ranks: int
+) -> None:
     settings = {
         "OFFBEAT_NODE_RANKS": str(node_ranks),
-        "OFFBEAT_NETWORK": "tcp",
+        "OFFBEAT_NETWORK": network,
         "OFFBEAT_ALLREDUCE": "recursive_doubling" if node_ranks == 1 else "hierarchy(arrival_tree, ring)",
         "OFFBEAT_REDUCE": "binomial" if node_ranks == 1 else "hierarchy(arrival_tree, binomial)",
     }

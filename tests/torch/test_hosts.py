@@ -8,6 +8,7 @@ import re
 import hosts
 import jobs
 import pytest
+from fabric import BY_FABRIC, needs_fabric
 
 pytestmark = pytest.mark.skipif(hosts.obstacle() is not None, reason=str(hosts.obstacle()))
 
@@ -29,13 +30,31 @@ def test_programs(program: str, least_checks: int, shape: tuple[int, int]) -> No
     assert re.search(r"of \d ranks on \d nodes: messages go by TCP, from 10\.77\.0\.1", ranks[0].err)
 
 
-@pytest.mark.in_turn(1, "hosts_in_job", "length")
+@needs_fabric
+@pytest.mark.in_turn(1, "program", "shape")
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2)])
+@pytest.mark.parametrize(("program", "arguments"), [("collectives.py", ()), ("sequences.py", ("30", "11"))])
+def test_programs_by_libfabric(program: str, arguments: tuple[str, ...], shape: tuple[int, int]) -> None:
+    settings = {"OFFBEAT_VERBOSE": "1", "OFFBEAT_NETWORK": BY_FABRIC}
+    with hosts.Cluster(shape[0]) as cluster:
+        ranks = jobs.start_on_hosts(cluster, shape[1], program, *arguments, settings=settings)
+    jobs.all_right(ranks, 50)
+    assert re.search(r"messages go by libfabric, by tcp\S* from eth0", ranks[0].err), jobs.text_of(ranks)
+
+
+NETWORKS = ["tcp", pytest.param(BY_FABRIC, marks=needs_fabric)]
+
+
+@pytest.mark.in_turn(1, "network", "hosts_in_job", "length")
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("hosts_in_job", [2, 3])
 @pytest.mark.parametrize("length", ["short", "long"])
-def test_an_unplugged_host_is_named(hosts_in_job: int, length: str) -> None:
+def test_an_unplugged_host_is_named(network: str, hosts_in_job: int, length: str) -> None:
     """No packet says that it has gone."""
     with hosts.Cluster(hosts_in_job) as cluster:
-        ranks = jobs.start_on_hosts(cluster, 1, "out_of_reach.py", "unplugged", length)
+        ranks = jobs.start_on_hosts(
+            cluster, 1, "out_of_reach.py", "unplugged", length, settings={"OFFBEAT_NETWORK": network}
+        )
     for each in [ranks[0], *ranks[2:]]:
         found = re.search(r"^unplugged: ([\d.]+) s: (.*)", each.out, re.MULTILINE)
         assert found, jobs.text_of(ranks)
@@ -55,11 +74,14 @@ def test_a_stopped_rank_is_waited_for(length: str) -> None:
         assert float(found[1]) > 3, jobs.text_of(ranks)
 
 
-@pytest.mark.in_turn(1, "shape")
+@pytest.mark.in_turn(1, "network", "shape")
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("shape", [(3, 1), (2, 2)])
-def test_a_killed_rank_is_named(shape: tuple[int, int]) -> None:
+def test_a_killed_rank_is_named(network: str, shape: tuple[int, int]) -> None:
     with hosts.Cluster(shape[0]) as cluster:
-        ranks = jobs.start_on_hosts(cluster, shape[1], "killed_elsewhere.py")
+        ranks = jobs.start_on_hosts(
+            cluster, shape[1], "killed_elsewhere.py", settings={"OFFBEAT_NETWORK": network}
+        )
     for rank, each in enumerate(ranks):
         if rank == 1:
             continue

@@ -33,14 +33,15 @@ def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_who_wants_tcp_gets_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("network", ["tcp", "libfabric", "libfabric:verbs"])
+def test_who_wants_another_network_gets_no_mpi(monkeypatch: pytest.MonkeyPatch, network: str) -> None:
     """Not even under the preload on several nodes, where MPI is started otherwise."""
     nodes = {"node/0": b"here", "node/1": b"there"}
     store = types.SimpleNamespace(set=lambda *_: None, get=nodes.__getitem__)
     started: list[str] = []
     monkeypatch.setattr(offbeat.torch, "_is_preloaded", lambda: True)
     monkeypatch.setattr(importlib, "import_module", started.append)
-    monkeypatch.setenv("OFFBEAT_NETWORK", "tcp")
+    monkeypatch.setenv("OFFBEAT_NETWORK", network)
     offbeat.torch._start_mpi_between_nodes(store, 0, 2)
     assert started == []
     monkeypatch.delenv("OFFBEAT_NETWORK")

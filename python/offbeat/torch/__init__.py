@@ -59,8 +59,8 @@ def _is_preloaded() -> bool:
 
 
 def _start_mpi_between_nodes(store: Any, rank: int, size: int) -> None:
-    """Under MPI, start it if it has several nodes to connect, unless the user wants TCP."""
-    if os.environ.get("OFFBEAT_NETWORK", "") == "tcp":
+    """Under MPI, start it if it has several nodes to connect, unless the user wants another network."""
+    if os.environ.get("OFFBEAT_NETWORK", "").startswith(("tcp", "libfabric")):
         return
     store.set(f"node/{rank}", _node())
     nodes = {store.get(f"node/{other}").decode() for other in range(size)}

@@ -53,8 +53,8 @@ BoardTransport& CommunicatorMeans::transport_of(int index) {
   const auto at = static_cast<std::size_t>(index);
   if (have_network()) {
     if (network_transports_[at] == nullptr)
-      network_transports_[at] =
-          std::make_unique<NetworkTransport>(shared_.network->network, team().locality(), network_tag(index));
+      network_transports_[at] = std::make_unique<NetworkTransport>(*shared_.network->network,
+                                                                   team().locality(), network_tag(index));
     return *network_transports_[at];
   }
   auto& transport = transports_[at];
@@ -98,7 +98,7 @@ Patience CommunicatorMeans::patience_of(int index) {
   patience.bell = nullptr;
   if (have_network()) {
     if (mine == nullptr) patience.turn = turn_without_board();
-    patience.sleep = shared_.network->network.sleep();
+    patience.sleep = shared_.network->network->sleep();
   }
   // The kernel may have put this rank off its core for the progress thread.
   if (process_.progress.has_working_thread()) patience.shares_cores = true;

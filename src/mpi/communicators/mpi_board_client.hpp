@@ -31,7 +31,7 @@ class MpiBoardClient final : public BoardClient {
   void use(const std::shared_ptr<TeamNetwork>& network, int tag) {
     if (by_network_) return;
     network_ = network;
-    by_network_.emplace(network->network, locality_, tag);
+    by_network_.emplace(*network->network, locality_, tag);
   }
   // `check` throws CommunicationError if the program's communicator can no longer be used.
   void use(void (*check)(void* state), void* state) {

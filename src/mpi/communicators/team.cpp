@@ -27,7 +27,7 @@ void Team::find_nodes(MpiSetUp& set_up, const Settings& settings) {
   const bool copies_gpu_memory = copies_device_memory(settings.gpu) && devices::may_have_driver();
   host_takes_all_memory_ = set_up.all(!copies_gpu_memory || set_up.host().takes_gpu_memory());
   if (membership_.nodes() == 1) return;
-  has_network_ = settings.network == NetworkChoice::tcp;
+  has_network_ = settings.wants_own_network();
   static const std::size_t mine = offbeat::longest_message_between_nodes(set_up.host());
   longest_between_nodes_ = static_cast<std::size_t>(set_up.least(static_cast<int>(mine)));
 }

@@ -19,7 +19,7 @@ namespace {
 void say_once_why_no_network(const MpiSetUp& set_up, const std::string& why) {
   static std::atomic<bool> is_said{false};
   if (set_up.rank != 0 || is_said.exchange(true)) return;
-  say("OFFBEAT_NETWORK=tcp: " + why + ": non-blocking collectives between nodes stay with the host MPI");
+  say("OFFBEAT_NETWORK: " + why + ": non-blocking collectives between nodes stay with the host MPI");
 }
 
 }  // namespace
@@ -29,12 +29,14 @@ std::shared_ptr<TeamNetwork> TeamNetwork::make(MpiSetUp& set_up, const Settings&
                                                const std::vector<int>& world_ranks) {
   std::shared_ptr<TeamNetwork> made;
   std::vector<NetworkAddress> addresses;
-  NetworkAddress mine;
+  NetworkAddress mine = NetworkAddress::none(built_without_network);
   NetworkKey key;
   const bool is_ready = run_unless_out_of_memory([&] {
     addresses.resize(world_ranks.size());
-    made = std::make_shared<TeamNetwork>(settings);
-    mine = made->network.address();
+    auto network = make_own_network(settings);
+    if (network == nullptr) return;
+    made = std::make_shared<TeamNetwork>(std::move(network));
+    mine = made->network->address();
   });
   if (!set_up.all(is_ready)) return nullptr;
   set_up.gather(mine, addresses.data());
@@ -54,9 +56,9 @@ std::shared_ptr<TeamNetwork> TeamNetwork::make(MpiSetUp& set_up, const Settings&
   std::uint64_t id = 0;
   std::memcpy(&id, key.bytes.data(), sizeof id);
   made->id_ = id;
-  made->network.share(world_ranks, " of MPI_COMM_WORLD");
+  made->network->share(world_ranks, " of MPI_COMM_WORLD");
   try {
-    made->network.connect(set_up, locality, addresses, key);
+    made->network->connect(set_up, locality, addresses, key);
   } catch (const BoardError& error) {  // equal on all ranks
     run_unless_out_of_memory([&] { say_once_why_no_network(set_up, error.what()); });
     return nullptr;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // TeamNetwork carries the messages of non-blocking collectives between the nodes of a team, if the user asks
-// for it (OFFBEAT_NETWORK=tcp). A thread of offbeat advances them while the program computes, and calls no
-// MPI.
+// for it (OFFBEAT_NETWORK=tcp or libfabric). A thread of offbeat advances them while the program computes,
+// and calls no MPI.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
-#include "groups/tcp_network.hpp"
+#include "groups/own_network.hpp"
 #include "mpi/communicators/set_up.hpp"
 
 namespace offbeat {
@@ -21,10 +22,10 @@ class TeamNetwork {
   [[nodiscard]] static std::shared_ptr<TeamNetwork> make(MpiSetUp& set_up, const Settings& settings,
                                                          const Locality& locality,
                                                          const std::vector<int>& world_ranks);
-  explicit TeamNetwork(const Settings& settings) : network(settings) {}
+  explicit TeamNetwork(std::unique_ptr<OwnNetwork> made) : network(std::move(made)) {}
   TeamNetwork(const TeamNetwork&) = delete;
   TeamNetwork& operator=(const TeamNetwork&) = delete;
-  ~TeamNetwork() { network.leave(is_spoilt()); }
+  ~TeamNetwork() { network->leave(is_spoilt()); }
 
   // Returns a number that is equal on all ranks, and different for each network of these ranks.
   [[nodiscard]] std::uint64_t id() const { return id_; }
@@ -32,7 +33,7 @@ class TeamNetwork {
   void spoil() noexcept { is_spoilt_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool is_spoilt() const { return is_spoilt_.load(std::memory_order_relaxed); }
 
-  TcpNetwork network;
+  const std::unique_ptr<OwnNetwork> network;
 
  private:
   std::uint64_t id_ = 0;

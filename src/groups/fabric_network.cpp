@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/fabric_network.hpp"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/launcher.hpp"
+#include "base/time.hpp"
+#include "groups/tcp_address.hpp"
+
+namespace offbeat {
+namespace {
+
+// What a NetworkAddress has of a rank.
+struct FabricAddress {
+  TcpAddress tcp;
+  std::uint64_t provider = 0;  // a hash of its name
+  std::uint64_t bytes = 0;
+  std::array<std::byte, 56> data{};
+};
+
+FabricAddress from(const NetworkAddress& address) {
+  FabricAddress made;
+  static_assert(sizeof made == sizeof address.data);
+  std::memcpy(&made, address.data.data(), sizeof made);
+  return made;
+}
+
+// A tag of libfabric, from its lowest bit: the tag of the message, its stream, and the rank that sends it.
+constexpr int tag_bits = 31;
+constexpr int stream_bits = 2;
+constexpr int bits_below_rank = tag_bits + stream_bits;
+constexpr std::uint64_t any_rank_mask = ~std::uint64_t{0} << bits_below_rank;
+
+constexpr std::uint64_t tag_from(int rank, Message::Stream stream, int tag) {
+  return static_cast<std::uint64_t>(rank) << bits_below_rank |
+         static_cast<std::uint64_t>(stream) << tag_bits | static_cast<std::uint64_t>(tag);
+}
+
+}  // namespace
+
+bool FabricLibrary::load() {
+  void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    return function != nullptr;
+  };
+  return find("fi_getinfo", getinfo) && find("fi_dupinfo", dupinfo) && find("fi_freeinfo", freeinfo) &&
+         find("fi_fabric", fabric) && find("fi_strerror", strerror);
+}
+
+// -- opening and closing
+
+// A child of fork() has no part in its parent's endpoint.
+FabricNetwork::~FabricNetwork() {
+  if (getpid() != process_) static_cast<void>(endpoint_.release());
+}
+
+// Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
+// all memory of messages (FI_MR_LOCAL) does not fit. One that goes over IP takes the interface of TCP, and
+// any other its first domain.
+FabricNetwork::Info FabricNetwork::find_provider() const {
+  Info hints(library_.dupinfo(nullptr), {library_.freeinfo});
+  if (hints == nullptr) throw std::bad_alloc();
+  hints->caps = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  if (!settings_.provider.empty()) hints->fabric_attr->prov_name = strdup(settings_.provider.c_str());
+  fi_info* found = nullptr;
+  const int code = library_.getinfo(FI_VERSION(1, 9), nullptr, nullptr, 0, hints.get(), &found);
+  const Info all(found, {library_.freeinfo});
+  if (code != 0 || all == nullptr) return Info(nullptr, {library_.freeinfo});
+  auto own = std::optional(tcp_.own_address());  // the way of TCP to the other ranks
+  if (own->is_loopback && settings_.interface.empty()) own = own_usual_address();
+  const auto is_on_interface = [&](const fi_info& each) {
+    if (each.addr_format != FI_SOCKADDR_IN && each.addr_format != FI_SOCKADDR_IN6) return false;
+    if (each.src_addr == nullptr || !own) return false;
+    const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
+    return its && its->ip == own->ip;
+  };
+  const auto is_same_provider = [&](const fi_info& each) {
+    return std::strcmp(each.fabric_attr->prov_name, all->fabric_attr->prov_name) == 0;
+  };
+  const fi_info* chosen = all.get();
+  while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
+  return Info(library_.dupinfo(chosen != nullptr ? chosen : all.get()), {library_.freeinfo});
+}
+
+int FabricNetwork::open() {
+  endpoint_ = std::make_unique<Endpoint>();
+  Endpoint& made = *endpoint_;
+  int code = 0;
+  // Calls make(&object) unless an earlier call has failed.
+  const auto add = [&](auto& owner, auto&& make) {
+    typename std::remove_reference_t<decltype(owner)>::pointer object = nullptr;
+    if (code == 0) code = -make(&object);
+    owner.reset(object);
+  };
+  add(made.fabric, [&](auto to) { return library_.fabric(info_->fabric_attr, to, nullptr); });
+  add(made.domain, [&](auto to) { return fi_domain(made.fabric.get(), info_.get(), to, nullptr); });
+  fi_av_attr table{};
+  add(made.addresses, [&](auto to) { return fi_av_open(made.domain.get(), &table, to, nullptr); });
+  fi_cq_attr queue{};
+  queue.format = FI_CQ_FORMAT_TAGGED;
+  queue.wait_obj = FI_WAIT_FD;
+  add(made.completions, [&](auto to) {
+    if (fi_cq_open(made.domain.get(), &queue, to, nullptr) == 0) return 0;
+    queue.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(made.domain.get(), &queue, to, nullptr);
+  });
+  add(made.self, [&](auto to) { return fi_endpoint(made.domain.get(), info_.get(), to, nullptr); });
+  if (code == 0) code = -fi_ep_bind(made.self.get(), &made.completions->fid, FI_TRANSMIT | FI_RECV);
+  if (code == 0) code = -fi_ep_bind(made.self.get(), &made.addresses->fid, 0);
+  if (code == 0) code = -fi_enable(made.self.get());
+  if (code == 0 && queue.wait_obj == FI_WAIT_FD &&
+      fi_control(&made.completions->fid, FI_GETWAIT, &descriptor_) != 0)
+    descriptor_ = -1;
+  return code;
+}
+
+NetworkAddress FabricNetwork::address() {
+  if (!library_.load()) return NetworkAddress::none("has no libfabric.so.1");
+  NetworkAddress made = tcp_.address();
+  if (!made.is_usable()) return made;
+  info_ = find_provider();
+  if (info_ == nullptr)
+    return NetworkAddress::none("has no " + (settings_.provider.empty() ? "fitting" : settings_.provider) +
+                                " provider of libfabric");
+  const std::string provider = info_->fabric_attr->prov_name;
+  FabricAddress own = from(made);
+  own.bytes = own.data.size();
+  int code = open();
+  if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &own.bytes);
+  if (code != 0)
+    return NetworkAddress::none("cannot open libfabric's " + provider + ": " + library_.strerror(code));
+  own.provider = fnv1a(provider);
+  std::memcpy(made.data.data(), &own, sizeof own);
+  return made;
+}
+
+// All ranks see the same addresses, and so find the same errors.
+void FabricNetwork::connect(SetUp& set_up, const Locality& locality,
+                            std::span<const NetworkAddress> addresses, const NetworkKey& key) {
+  rank_ = set_up.rank;
+  const auto refuse = [&](int rank, const std::string& why) {
+    throw BoardError(Trouble::set_up, number_of(rank), name_of(rank) + " " + why);
+  };
+  for (int rank = 0; rank < set_up.size; ++rank)
+    if (from(addresses[static_cast<std::size_t>(rank)]).provider != from(addresses.front()).provider)
+      refuse(rank, "has another provider of libfabric than " + name_of(0));
+  tcp_.connect(set_up, locality, addresses, key);
+  constexpr int highest_tag = std::numeric_limits<int>::max();
+  const std::uint64_t highest = tag_from(set_up.size - 1, Message::Stream::collective, highest_tag);
+  bool is_ready = std::bit_width(highest) <= std::bit_width(info_->ep_attr->mem_tag_format);
+  is_ready = run_unless_out_of_memory([&] { peers_ = std::vector<Peer>(addresses.size()); }) && is_ready;
+  for (std::size_t k = 0; k < peers_.size() && is_ready; ++k) {
+    const FabricAddress address = from(addresses[k]);
+    is_ready =
+        fi_av_insert(endpoint_->addresses.get(), address.data.data(), 1, &peers_[k].address, 0, nullptr) == 1;
+  }
+  if (const int rank = set_up.first_without(is_ready); rank < set_up.size)
+    refuse(rank, "cannot reach all ranks by libfabric");
+}
+
+void FabricNetwork::share(std::span<const int> numbers, std::string_view space) {
+  OwnNetwork::share(numbers, space);
+  tcp_.share(numbers, space);
+}
+
+std::string FabricNetwork::name() const {
+  return std::string("libfabric, by ") + info_->fabric_attr->prov_name + " from " + info_->domain_attr->name;
+}
+
+std::size_t FabricNetwork::longest_message(int /*rank*/) const { return info_->ep_attr->max_msg_size; }
+
+void FabricNetwork::require_possible(int /*tag*/, std::size_t bytes) const {
+  if (bytes > longest_message(0))
+    throw UsageError("the provider of libfabric carries messages of at most " +
+                     std::to_string(longest_message(0)) + " bytes");
+}
+
+// All sends are over, unless the group has failed.
+void FabricNetwork::leave(bool has_failed) noexcept {
+  tcp_.leave(has_failed);
+  const std::lock_guard guard(lock_);
+  endpoint_.reset();
+}
+
+// -- beginning
+
+void FabricNetwork::begin(Message& message) {
+  if (message.stream == Message::Stream::failure) return tcp_.begin(message);
+  const std::lock_guard guard(lock_);
+  // One rank of each pair is enough.
+  if (message.peer > rank_ && !std::exchange(peer(message).is_watched, true)) tcp_.watch_over(message.peer);
+  message.is_misfit = false;
+  message.begun_ns = 0;
+  post_or_queue(message);
+}
+
+void FabricNetwork::post_or_queue(Message& message) {
+  message.handle = 0;
+  MessageQueue& queue = queue_of(message);
+  if (queue.first() == nullptr && post(message)) return;
+  queue.push(message);
+  has_queued_ = true;
+}
+
+MessageQueue& FabricNetwork::queue_of(const Message& message) {
+  return message.is_send ? peer(message).unsent : unposted_receives_;
+}
+
+FabricNetwork::Operation& FabricNetwork::unused_operation() {
+  if (!unused_.empty()) return *unused_.back();
+  unused_.reserve(operations_.size() + 1);
+  unused_.push_back(&operations_.emplace_back());
+  return *unused_.back();
+}
+
+bool FabricNetwork::post(Message& message) {
+  if (endpoint_ == nullptr || (message.is_send && peer(message).error != 0)) return false;
+  Operation& operation = unused_operation();
+  const bool is_from_any = message.peer == Message::any_rank;
+  const int sender = message.is_send ? rank_ : is_from_any ? 0 : message.peer;
+  const std::uint64_t tag = tag_from(sender, message.stream, message.tag);
+  const ssize_t code =
+      message.is_send ? fi_tsend(endpoint_->self.get(), message.data, message.bytes, nullptr,
+                                 peer(message).address, tag, &operation.context)
+                      : fi_trecv(endpoint_->self.get(), message.data, message.bytes, nullptr, FI_ADDR_UNSPEC,
+                                 tag, is_from_any ? any_rank_mask : 0, &operation.context);
+  if (code != 0) {
+    if (code != -FI_EAGAIN && message.is_send) lose(peer(message), static_cast<int>(-code));
+    return false;
+  }
+  operation.message = &message;
+  operation.is_send = message.is_send;
+  operation.peer = message.peer;
+  message.handle = reinterpret_cast<std::uintptr_t>(&operation);
+  unused_.pop_back();
+  return true;
+}
+
+void FabricNetwork::post_queued(MessageQueue& queue) {
+  while (Message* const message = queue.first()) {
+    if (!post(*message)) {
+      has_queued_ = true;
+      return;
+    }
+    queue.remove(*message);
+  }
+}
+
+// Few providers can cancel a message under way. The group has failed, so it needs no libfabric any more.
+// Other communicators may do so, and the memory of messages that they have forgotten stays.
+void FabricNetwork::forget(const Message& message) noexcept {
+  if (message.stream == Message::Stream::failure) return tcp_.forget(message);
+  const std::lock_guard guard(lock_);
+  if (message.is_over || endpoint_ == nullptr) return;
+  auto* const operation = reinterpret_cast<Operation*>(message.handle);
+  if (operation == nullptr) return queue_of(message).remove(message);
+  operation->message = nullptr;
+  fi_cancel(&endpoint_->self->fid, &operation->context);
+  run_ignoring_exceptions([&] { poll(); });
+  if (!is_shared() && std::ranges::find(unused_, operation) == unused_.end()) endpoint_.reset();
+}
+
+std::vector<int> FabricNetwork::awaited_ranks() {
+  const std::lock_guard guard(lock_);
+  std::vector<int> found;
+  for (const Operation& each : operations_)
+    if (each.message != nullptr && !each.is_send && each.message->stream == Message::Stream::collective)
+      found.push_back(each.peer);
+  return found;
+}
+
+// -- moving
+
+bool FabricNetwork::move(const Message& message) {
+  if (message.stream == Message::Stream::failure) return tcp_.move(message);
+  if (message.is_over.load(std::memory_order_acquire)) return true;
+  auto* const begun = const_cast<Message*>(&message);
+  return move_all({&begun, 1});
+}
+
+bool FabricNetwork::move_all(std::span<Message* const> messages) {
+  if (!lock_.try_lock()) return false;
+  const std::lock_guard guard(lock_, std::adopt_lock);
+  if (poll()) return true;
+  require_hope(messages);
+  return false;
+}
+
+bool FabricNetwork::poll() {
+  if (endpoint_ == nullptr) return false;
+  std::array<fi_cq_tagged_entry, 16> entries;
+  bool has_moved = false;
+  for (;;) {
+    const ssize_t count = fi_cq_read(endpoint_->completions.get(), entries.data(), entries.size());
+    if (count == -FI_EAVAIL) {
+      end_in_error();
+    } else if (count > 0) {
+      for (const fi_cq_tagged_entry& each : std::span(entries).first(static_cast<std::size_t>(count)))
+        end(*static_cast<Operation*>(each.op_context), each.tag, each.len);
+    } else if (count == -FI_EAGAIN || count == -FI_EINTR || count == 0) {
+      break;
+    } else {
+      throw CommunicationError(std::string("libfabric: ") + library_.strerror(static_cast<int>(-count)));
+    }
+    has_moved = true;
+  }
+  if (has_moved) wakings_in_vain_.store(0, std::memory_order_relaxed);
+  if (std::exchange(has_queued_, false)) {
+    for (Peer& each : peers_) post_queued(each.unsent);
+    post_queued(unposted_receives_);
+  }
+  return has_moved;
+}
+
+void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t bytes) {
+  unused_.push_back(&operation);
+  Message* const message = std::exchange(operation.message, nullptr);
+  if (message == nullptr) return;
+  message->handle = 0;
+  if (!message->is_send) {
+    message->peer = static_cast<int>(tag >> bits_below_rank);
+    message->moved_bytes = bytes;
+    message->is_misfit = bytes != message->bytes;
+    if (message->is_misfit) return;  // the thread that waits for the message throws
+    note_arrival(*message, rank_, message->peer, message->tag, bytes);
+  }
+  message->is_over.store(true, std::memory_order_release);
+}
+
+void FabricNetwork::end_in_error() {
+  fi_cq_err_entry error{};
+  if (fi_cq_readerr(endpoint_->completions.get(), &error, 0) < 0 || error.op_context == nullptr) return;
+  auto& operation = *static_cast<Operation*>(error.op_context);
+  Message* const message = operation.message;
+  if (error.err == FI_ETRUNC && message != nullptr)
+    return end(operation, error.tag, message->bytes + std::max<std::size_t>(error.olen, 1));
+  operation.message = nullptr;
+  unused_.push_back(&operation);
+  if (message == nullptr) return;
+  message->handle = 0;
+  if (message->peer != Message::any_rank) lose(peer(*message), error.err);
+}
+
+// -- ends
+
+void FabricNetwork::lose(Peer& other, int error) {
+  if (other.error != 0) return;
+  other.error = error;
+  other.lost_ns = monotonic_ns();
+}
+
+// TCP knows better why a rank cannot be reached, but may hear of it a little later.
+void FabricNetwork::require_hope(std::span<Message* const> messages) {
+  constexpr std::uint64_t looks_per_look_at_tcp = 16;
+  constexpr std::int64_t patience_ns = 500 * ns_per_ms;
+  for (Message* const each : messages) {
+    if (each->is_over.load(std::memory_order_acquire)) continue;
+    if (each->is_misfit) note_arrival(*each, rank_, each->peer, each->tag, each->moved_bytes);
+    if (endpoint_ == nullptr)
+      throw BoardError(Trouble::rank, number_of(rank_),
+                       name_of(rank_) + " has closed libfabric after a failure");
+    if (each->peer == Message::any_rank || peer(*each).error == 0) continue;
+    if (monotonic_ns() - peer(*each).lost_ns > patience_ns)
+      throw BoardError(Trouble::rank, number_of(each->peer),
+                       name_of(rank_) + " cannot reach " + name_of(each->peer) +
+                           " by libfabric: " + library_.strerror(peer(*each).error));
+  }
+  if (++looks_in_vain_ % looks_per_look_at_tcp == 0) tcp_.move_all(messages);
+}
+
+SleepCall FabricNetwork::sleep() {
+  if (descriptor_ < 0) return {};
+  return {
+      .call = [](void* self, std::int64_t at_most_ns) { static_cast<FabricNetwork*>(self)->nap(at_most_ns); },
+      .state = this};
+}
+
+// There may be completions although the descriptor says nothing, unless the provider lets this rank wait.
+// Other descriptors always say that there is something: that of the provider `net` in libfabric 1.17.
+void FabricNetwork::nap(std::int64_t at_most_ns) {
+  constexpr int most_in_vain = 64;  // pieces of a long message may come before it is complete
+  const timespec limit{static_cast<time_t>(at_most_ns / ns_per_s), static_cast<long>(at_most_ns % ns_per_s)};
+  {
+    const std::lock_guard guard(lock_);
+    if (endpoint_ == nullptr) return;
+    fid* all = &endpoint_->completions->fid;
+    if (fi_trywait(endpoint_->fabric.get(), &all, 1) != 0) return;
+  }
+  pollfd each{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  const bool is_lying = wakings_in_vain_.load(std::memory_order_relaxed) >= most_in_vain;
+  if (ppoll(&each, is_lying ? 0 : 1, &limit, nullptr) > 0)
+    wakings_in_vain_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace offbeat

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FabricNetwork connects the nodes of a group by libfabric, which is loaded at run time.
+//
+// Each message is one tagged message of libfabric, whose provider knows how long ones travel. Its tag also
+// says which rank has sent it, because a receive from any rank has to learn that. Notices of failures go by
+// TCP, which also tells of the end of a rank: most providers do not.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_tagged.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/spin_lock.hpp"
+#include "groups/own_network.hpp"
+#include "groups/tcp_network.hpp"
+
+namespace offbeat {
+
+// The functions that libfabric exports. All others are reached through the objects that it returns.
+struct FabricLibrary {
+  decltype(&::fi_getinfo) getinfo = nullptr;
+  decltype(&::fi_dupinfo) dupinfo = nullptr;
+  decltype(&::fi_freeinfo) freeinfo = nullptr;
+  decltype(&::fi_fabric) fabric = nullptr;
+  decltype(&::fi_strerror) strerror = nullptr;
+
+  // Returns false if the machine has no libfabric.
+  [[nodiscard]] bool load();
+};
+
+class FabricNetwork final : public OwnNetwork {
+ public:
+  explicit FabricNetwork(const Settings& settings) : settings_(settings), tcp_(settings) {}
+  ~FabricNetwork() override;
+
+  [[nodiscard]] NetworkAddress address() override;
+  void connect(SetUp& set_up, const Locality& locality, std::span<const NetworkAddress> addresses,
+               const NetworkKey& key) override;
+
+  void require_possible(int tag, std::size_t bytes) const override;
+  void begin(Message& message) override;
+  bool move(const Message& message) override;
+  bool move_all(std::span<Message* const> messages) override;
+  void forget(const Message& message) noexcept override;
+  [[nodiscard]] bool may_touch_forgotten() const override { return is_shared(); }
+
+  [[nodiscard]] SleepCall sleep() override;
+  [[nodiscard]] std::optional<BoardError> find_loss() override { return tcp_.find_loss(); }
+  [[nodiscard]] std::vector<int> awaited_ranks() override;
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] std::size_t longest_message(int rank) const override;
+  void leave(bool has_failed) noexcept override;
+  void share(std::span<const int> numbers, std::string_view space) override;
+
+ private:
+  struct Close {
+    template <class Object>
+    void operator()(Object* object) const {
+      fi_close(&object->fid);
+    }
+  };
+  template <class Object>
+  using Owned = std::unique_ptr<Object, Close>;
+  struct FreeInfo {
+    decltype(&::fi_freeinfo) free;
+    void operator()(fi_info* info) const { free(info); }
+  };
+  using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+  struct Endpoint {
+    Owned<fid_fabric> fabric;
+    Owned<fid_domain> domain;
+    Owned<fid_av> addresses;
+    Owned<fid_cq> completions;
+    Owned<fid_ep> self;
+  };
+  // A message that the provider has.
+  struct Operation {
+    fi_context2 context{};       // first, because a completion has its address
+    Message* message = nullptr;  // null if it was forgotten, or the operation is unused
+    bool is_send = false;
+    int peer = 0;
+  };
+  struct Peer {
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    bool is_watched = false;
+    MessageQueue unsent;  // which the provider does not take yet
+    int error = 0;        // of libfabric, which cannot reach the rank; 0: there was none
+    std::int64_t lost_ns = 0;
+  };
+
+  // -- opening
+  // Returns null if there is none.
+  [[nodiscard]] Info find_provider() const;
+  // Returns the error code of libfabric.
+  [[nodiscard]] int open();
+  void nap(std::int64_t at_most_ns);
+
+  // -- messages. All functions below need the lock.
+  // Gives a message to the provider. Returns false if it takes none at the moment.
+  [[nodiscard]] bool post(Message& message);
+  void post_or_queue(Message& message);
+  [[nodiscard]] MessageQueue& queue_of(const Message& message);
+  void post_queued(MessageQueue& queue);
+  [[nodiscard]] Operation& unused_operation();
+  // Handles what has been completed. Returns true if there was anything.
+  bool poll();
+  void end(Operation& operation, std::uint64_t tag, std::size_t bytes);
+  // Ends the operation that the provider says has failed.
+  void end_in_error();
+  void lose(Peer& other, int error);
+  // Throws BoardError if one of the messages will never be over.
+  void require_hope(std::span<Message* const> messages);
+  [[nodiscard]] Peer& peer(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
+
+  const Settings& settings_;
+  TcpNetwork tcp_;
+  const pid_t process_ = getpid();
+  FabricLibrary library_;
+  Info info_;
+  std::deque<Operation> operations_;
+  std::unique_ptr<Endpoint> endpoint_;  // null before address(), after leave() and after a failure
+  int descriptor_ = -1;                 // readable if there are completions; negative: the provider has none
+  SpinLock lock_;
+  int rank_ = 0;
+  std::vector<Peer> peers_;
+  std::vector<Operation*> unused_;
+  MessageQueue unposted_receives_;
+  bool has_queued_ = false;  // a queue may have a message
+  std::uint64_t looks_in_vain_ = 0;
+  std::atomic<int> wakings_in_vain_{0};  // naps that have ended early since a message was over
+};
+
+}  // namespace offbeat

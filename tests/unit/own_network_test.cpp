@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What TcpNetwork and FabricNetwork have in common.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "network_ranks.hpp"
+
+namespace offbeat {
+namespace {
+
+struct Kind {
+  const char* name;
+  NetworkChoice choice;
+  const char* provider;
+};
+
+class OwnNetworks : public testing::TestWithParam<Kind> {
+ protected:
+  OwnNetworks() {
+    settings_.network = GetParam().choice;
+    settings_.provider = GetParam().provider;
+    settings_.interface = "lo";
+  }
+  void SetUp() override {
+    const auto network = make_own_network(settings_);
+    if (network == nullptr) GTEST_SKIP() << "this machine " << built_without_network;
+    const NetworkAddress address = network->address();
+    if (!address.is_usable()) GTEST_SKIP() << "this machine " << address.why_not.data();
+  }
+  [[nodiscard]] bool is_tcp() const { return GetParam().choice == NetworkChoice::tcp; }
+
+  Settings settings_;
+};
+
+INSTANTIATE_TEST_SUITE_P(By, OwnNetworks,
+                         testing::Values(Kind{"tcp", NetworkChoice::tcp, ""},
+                                         Kind{"fabric_tcp", NetworkChoice::libfabric, "tcp"},
+                                         Kind{"fabric_net", NetworkChoice::libfabric, "net"},
+                                         Kind{"fabric_sockets", NetworkChoice::libfabric, "sockets"}),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST_P(OwnNetworks, EachReceiveGetsItsMessage) {
+  constexpr int size = 4;
+  constexpr int rounds = 40;
+  Ranks ranks(size, settings_);
+  std::mt19937 random(42);
+  constexpr std::size_t lengths[] = {0, 1, 8, 1000, 65536, 65537, 300'000, 3'000'000};
+  for (int round = 0; round < rounds; ++round) {
+    struct Pair {
+      int from, to;
+      std::unique_ptr<Owned> send, receive;
+    };
+    std::vector<Pair> pairs;
+    for (int k = 0; k < 12; ++k) {
+      const int from = static_cast<int>(random() % size);
+      const int to = (from + 1 + static_cast<int>(random() % (size - 1))) % size;
+      const std::size_t bytes = lengths[random() % std::size(lengths)];
+      const auto stream = random() % 2 == 0 ? Message::Stream::collective : Message::Stream::program;
+      // A tag says which length it has, because a receive does not ask.
+      const int tag = static_cast<int>(bytes % 1000) * 10 + static_cast<int>(random() % 2);
+      pairs.push_back({from, to, sending(to, tag, bytes, static_cast<unsigned>(k + 1), stream),
+                       receiving(from, tag, bytes, stream)});
+    }
+    // Sends begin before, between and after the receives, but both in the order of the list.
+    std::size_t sent = 0;
+    std::size_t received = 0;
+    while (sent < pairs.size() || received < pairs.size()) {
+      const bool sends = received == pairs.size() || (sent < pairs.size() && random() % 2 == 0);
+      Pair& pair = pairs[sends ? sent++ : received++];
+      ranks[sends ? pair.from : pair.to].begin(sends ? pair.send->message : pair.receive->message);
+      if (random() % 3 == 0) ranks[static_cast<int>(random() % size)].move_all({});
+    }
+    ASSERT_TRUE(ranks.move_until([&] {
+      return std::ranges::all_of(pairs, [](const Pair& each) {
+        return each.send->message.is_over && each.receive->message.is_over;
+      });
+    })) << "round "
+        << round;
+    for (std::size_t k = 0; k < pairs.size(); ++k)
+      EXPECT_TRUE(holds(*pairs[k].receive, static_cast<unsigned>(k + 1))) << "round " << round;
+  }
+}
+
+TEST_P(OwnNetworks, AReceiveFromAnyRankTakesFromAll) {
+  constexpr int size = 4;
+  Ranks ranks(size, settings_);
+  std::vector<std::unique_ptr<Owned>> all;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<int> counts(size);
+    for (int rank = 1; rank < size; ++rank) {
+      all.push_back(sending(0, 3, 100'000, static_cast<unsigned>(rank), Message::Stream::program));
+      ranks[rank].begin(all.back()->message);
+    }
+    for (int k = 1; k < size; ++k) {
+      const auto receive = receiving(Message::any_rank, 3, 100'000, Message::Stream::program);
+      int rank = -1;
+      int tag = -1;
+      std::size_t bytes = 0;
+      receive->message.arrival = {&rank, &tag, &bytes};
+      ranks[0].begin(receive->message);
+      ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+      EXPECT_TRUE(holds(*receive, static_cast<unsigned>(rank)));
+      EXPECT_EQ(tag, 3);
+      EXPECT_EQ(bytes, 100'000U);
+      ++counts[static_cast<std::size_t>(rank)];
+    }
+    EXPECT_EQ(counts, std::vector<int>({0, 1, 1, 1}));
+    ASSERT_TRUE(ranks.move_until([&] {
+      return std::ranges::all_of(all, [](const auto& each) { return each->message.is_over.load(); });
+    }));
+  }
+}
+
+TEST_P(OwnNetworks, UnequalLengthsAreAnError) {
+  for (const std::size_t sent : {100, 100'000}) {
+    for (const std::size_t received : {sent - 1, sent + 1}) {
+      Ranks ranks(2, settings_);
+      const auto send = sending(1, 4, sent, 1);
+      const auto receive = receiving(0, 4, received);
+      ranks[0].begin(send->message);
+      ranks[1].begin(receive->message);
+      const std::string mine = std::to_string(received);
+      const std::string theirs = std::to_string(sent);
+      if (is_tcp() && sent > 100) {  // the sender hears how much the receiver has room for
+        for (int k = 0; k < 1000; ++k) ranks[0].move_all({}), ranks[1].move_all({});
+        EXPECT_EQ(error_of(ranks[0], send->message),
+                  "rank 0 sends " + theirs + " bytes to rank 1, which receives " + mine + " bytes");
+        continue;
+      }
+      std::string error;
+      EXPECT_TRUE(ranks.move_until([&] {
+        try {
+          ranks[1].move(receive->message);
+        } catch (const BoardError& found) {
+          error = found.what();
+        }
+        return !error.empty();
+      }));
+      EXPECT_EQ(error, "rank 1 receives " + mine + " bytes from rank 0 with tag 4, which sends " + theirs +
+                           " bytes");
+    }
+  }
+}
+
+TEST(OwnNetwork, AProviderThatLibfabricLacksIsNamed) {
+  Settings settings;
+  settings.network = NetworkChoice::libfabric;
+  settings.provider = "none";
+  const auto network = make_own_network(settings);
+  if (network == nullptr) GTEST_SKIP() << "this machine " << built_without_network;
+  const NetworkAddress address = network->address();
+  const std::string why_not = address.why_not.data();
+  if (why_not.ends_with(".so.1")) GTEST_SKIP() << "this machine " << why_not;
+  EXPECT_EQ(why_not, "has no none provider of libfabric");
+}
+
+// -- ends
+
+// Said of a rank to which TCP has not connected yet. libfabric may be quicker.
+constexpr const char* gone = "the process of rank 1 has died, or has left the group";
+
+TEST_P(OwnNetworks, ADeadRankIsNamed) {
+  for (const bool is_connected : {true, false}) {
+    Ranks ranks(3, settings_);
+    if (is_connected) {
+      const auto send = sending(0, 0, 8, 5);
+      const auto receive = receiving(1, 0, 8);
+      ranks[1].begin(send->message);
+      ranks[0].begin(receive->message);
+      ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+    }
+    ranks.kill(1);
+    const auto receive = receiving(1, 0, 8);
+    ranks[0].begin(receive->message);
+    const std::int64_t since_ns = monotonic_ns();
+    const std::string error = error_of(ranks[0], receive->message);
+    EXPECT_TRUE(((!is_connected || !is_tcp()) && error == gone) ||
+                (is_connected && error == "the process of rank 1 has died"))
+        << error;
+    EXPECT_LT(monotonic_ns() - since_ns, 2 * ns_per_s);
+  }
+}
+
+// The failure of one communicator says nothing about the others that share the network.
+TEST_P(OwnNetworks, ALossIsNoticedAfterTheFailureOfAnotherCommunicator) {
+  static constexpr int numbers[] = {10, 11};
+  Ranks ranks(2, settings_);
+  for (int rank = 0; rank < 2; ++rank) ranks[rank].share(numbers, " of MPI_COMM_WORLD");
+  const auto notice = sending(0, 7, 8, 5, Message::Stream::failure);
+  const auto heard = receiving(1, 7, 8, Message::Stream::failure);
+  ranks[0].begin(heard->message);
+  ranks[1].begin(notice->message);
+  ASSERT_TRUE(ranks.move_until([&] { return heard->message.is_over.load(); }));
+  ranks.kill(1);
+  const auto receive = receiving(1, 0, 8);
+  ranks[0].begin(receive->message);
+  EXPECT_EQ(error_of(ranks[0], receive->message), "the process of rank 11 of MPI_COMM_WORLD has died");
+  const std::int64_t until_ns = monotonic_ns() + patience_s * ns_per_s;
+  while (!ranks[0].find_loss() && monotonic_ns() < until_ns) usleep(1000);
+  EXPECT_TRUE(ranks[0].find_loss());
+}
+
+TEST_P(OwnNetworks, WhatWasSentBeforeTheEndArrives) {
+  Ranks ranks(2, settings_);
+  const auto first = receiving(1, 0, 8);
+  ranks[0].begin(first->message);
+  const auto send = sending(0, 0, 8, 5);
+  ranks[1].begin(send->message);
+  ASSERT_TRUE(ranks.move_until([&] { return first->message.is_over.load(); }));
+  const auto last = sending(0, 0, 8000, 6);
+  ranks[1].begin(last->message);
+  ASSERT_TRUE(ranks.move_until([&] { return last->message.is_over.load(); }));
+  ranks[1].leave(false);
+  ranks.kill(1);
+  const auto receive = receiving(1, 0, 8000);
+  ranks[0].begin(receive->message);
+  ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+  EXPECT_TRUE(holds(*receive, 6));
+  const auto another = receiving(1, 0, 8);
+  ranks[0].begin(another->message);
+  const std::string error = error_of(ranks[0], another->message);
+  EXPECT_TRUE(error == "rank 1 has left the group" || (!is_tcp() && error == gone)) << error;
+}
+
+TEST_P(OwnNetworks, AForgottenMessageMayLoseItsMemory) {
+  Ranks ranks(2, settings_);
+  const auto receive = receiving(0, 0, 30'000'000);
+  ranks[1].begin(receive->message);
+  auto send = sending(1, 0, 30'000'000, 1);
+  ranks[0].begin(send->message);
+  for (int k = 0; k < 200; ++k) ranks[0].move_all({});
+  ranks[1].move_all({});
+  for (int k = 0; k < 20; ++k) ranks[0].move_all({});
+  ASSERT_FALSE(send->message.is_over);
+  ranks[0].forget(send->message);
+  send.reset();
+  const auto notice = sending(1, 0, 200, 9, Message::Stream::failure);
+  const auto heard = receiving(Message::any_rank, 0, 200, Message::Stream::failure);
+  ranks[1].begin(heard->message);
+  ranks[0].begin(notice->message);
+  ASSERT_TRUE(ranks.move_until([&] { return heard->message.is_over.load(); }));
+  EXPECT_TRUE(holds(*heard, 9));
+  ranks[1].forget(receive->message);
+}
+
+}  // namespace
+}  // namespace offbeat
