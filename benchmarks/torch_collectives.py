@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import result_file
@@ -61,8 +62,15 @@ def start_ranks(ranks: int) -> int:
 
 def prepare_deepspeed(ranks: int) -> None:
     """Make `torch.ops.deepspeed.inference_all_reduce_`. DeepSpeed compiles it when it is first used."""
+    import torch.distributed as dist
+
     os.environ |= {"DS_ACCELERATOR": "cpu", "LOCAL_SIZE": str(ranks)}
     importlib.import_module("deepspeed").init_distributed()
+    dist.barrier()
+    # DeepSpeed would leave 66 MiB for each rank behind.
+    names = ("MASTER_ADDR", "MASTER_PORT", "RANK")
+    name = "_".join(["deepspeed_allreduce_buffer", str(os.getuid()), *(os.environ[name] for name in names)])
+    Path("/dev/shm", name).unlink(missing_ok=True)
 
 
 def calls_of(collective: str, type_: str, size: int, ranks: int) -> Callable[[Any, bool], Any]:
