@@ -52,11 +52,12 @@ def test_random_sequences_on_several_groups(size: int, pytestconfig: pytest.Conf
     jobs.all_right(jobs.start("sequences.py", size, count, seed, limit_s=900), least_checks=100)
 
 
-@pytest.mark.in_turn(1, "size")
+@pytest.mark.in_turn(1, "program", "least_checks", "size")
 @pytest.mark.parametrize("size", [2, 3])
-def test_training(size: int, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize(("program", "least_checks"), [("training.py", 12), ("compiled.py", 6)])
+def test_training(program: str, least_checks: int, size: int, pytestconfig: pytest.Config) -> None:
     runs = 10 if pytestconfig.getoption("--deep") else 3
-    jobs.all_right(jobs.start("training.py", size, str(runs)), least_checks=12 + runs)
+    jobs.all_right(jobs.start(program, size, str(runs)), least_checks)
 
 
 def errors_of(ranks: list[jobs.Rank], what: str, of_ranks: list[int]) -> list[tuple[float, str]]:
@@ -121,7 +122,7 @@ def test_errors_reach_all_ranks_and_name_one() -> None:
 
 @pytest.mark.in_turn(1, "case")
 @pytest.mark.parametrize("case", ["killed", "killed-begun"])
-def test_a_killed_rank_is_named_soon(case: str) -> None:
+def test_a_killed_rank_is_named_soon_and_the_others_can_go_on(case: str) -> None:
     ranks = jobs.start("failures.py", 3, case)
     assert ranks[1].exit_code == -signal.SIGKILL
     for name in (*COLLECTIVES, "barrier", "send", "recv") if case == "killed-begun" else ("all_reduce",):
@@ -131,6 +132,8 @@ def test_a_killed_rank_is_named_soon(case: str) -> None:
         ):
             assert "rank 1 has died" in text, jobs.text_of(ranks)
             assert seconds < jobs.soon_s(), jobs.text_of(ranks)
+    for rank in (0, 2):
+        assert "\nsum of those that are left: 20\n" in ranks[rank].out, jobs.text_of(ranks)
 
 
 @pytest.mark.in_turn(1, "case")

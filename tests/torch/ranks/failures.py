@@ -216,6 +216,12 @@ def killed(later: bool) -> None:
         ended_at = time.monotonic()
         watcher.join()
         say(f"killed, {name}: {max(ended_at - died_at[0], 0):.1f} s: {text}")
+    # torchft and others go on with those that are left.
+    left = dist.PrefixStore("left", store)
+    options = types.SimpleNamespace(store=left, group_rank=rank // 2, group_size=2, timeout=20)
+    backend, mine = offbeat.torch._create(options, None), torch.ones(10)
+    backend.allreduce([mine], dist.AllreduceOptions()).wait()
+    say(f"sum of those that are left: {mine.sum():.0f}")
 
 
 def errors() -> None:
