@@ -47,6 +47,7 @@ CANDIDATES = {
     ),
     "allgather": ("arrival_direct", "bruck", "ring", "recursive_doubling", "neighbor_exchange", "linear"),
     "alltoall": ("arrival_direct", "bruck", "linear", "pairwise"),
+    "reduce_scatter": ("arrival_direct", "arrival_shares", "recursive_halving", "ring", "pairwise"),
     "barrier": ("arrival_counter", "dissemination"),
 }  # fmt: skip
 MOST_BYTES = 2 << 20  # of all blocks together

@@ -16,6 +16,7 @@ LIMITS = {
     "bcast": (1.9, 8),
     "allgather": (1.1, 0),
     "alltoall": (1.95, 18),
+    "reduce_scatter": (1.45, 8),
     "barrier": (1.01, 0),
 }
 

@@ -436,6 +436,10 @@ std::uint32_t value_of(std::size_t call, int rank) {
   return static_cast<std::uint32_t>(1000 * (call + 1)) + static_cast<std::uint32_t>(rank);
 }
 
+std::size_t own_of(std::size_t count, int ranks, int rank) {
+  return block_begin(count, ranks, rank + 1) - block_begin(count, ranks, rank);
+}
+
 // Nobody may get data of another call. One rank notices, also if the one that was left out makes no further
 // call, and then all of them end.
 TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
@@ -471,11 +475,19 @@ TEST_P(BoardOfLeftOut, NoRankTakesTheDataOfAnotherCall) {
           const bool is_bcast = calls[k] == Collective::bcast;
           auto* const from = reinterpret_cast<std::byte*>(mine.data());
           auto* const to = is_bcast ? from : reinterpret_cast<std::byte*>(output.data());
+          const bool is_scattered = calls[k] == Collective::reduce_scatter;
           const Call call{calls[k],
                           {from, count, 4},
-                          {to, calls[k] == Collective::gather ? all : count, 4},
-                          calls[k] == Collective::reduce ? &sum : nullptr};
-          const char* const algorithm = calls[k] == Collective::reduce ? "arrival_tree" : "arrival_direct";
+                          {to,
+                           calls[k] == Collective::gather ? all
+                           : is_scattered                 ? own_of(count, ranks, rank)
+                                                          : count,
+                           4},
+                          facts_of(calls[k]).has_operation ? &sum : nullptr};
+          const bool combines = facts_of(calls[k]).has_operation;
+          const char* const algorithm = calls[k] == Collective::reduce ? "arrival_tree"
+                                        : combines                     ? "arrival_shares"
+                                                                       : "arrival_direct";
           Board& board = *state.boards[made++ % state.boards.size()];
           if (are_begun)
             board.set_history(std::exchange(history, Board::RoundNumber::next_history(history, calls[k])));
@@ -506,6 +518,7 @@ INSTANTIATE_TEST_SUITE_P(
                         LeftOut{"AndGives", 0, {Collective::gather, Collective::bcast}},
                         LeftOut{
                             "AndGivesTwice", 0, {Collective::gather, Collective::bcast, Collective::bcast}},
+                        LeftOut{"OfAReduceScatter", 0, {Collective::reduce_scatter, Collective::allreduce}},
                         LeftOut{"OfABcast", 1, {Collective::bcast, Collective::reduce, Collective::reduce}}),
         testing::Bool()),
     [](const auto& info) {

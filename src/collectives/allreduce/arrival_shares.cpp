@@ -329,11 +329,11 @@ Task run(Endpoint net, Call call, const Expression&) {
 Task run_by_shares(Endpoint net, Call call) { return run_in_rounds(net, call, BoardShape::line, run_round); }
 
 Task scatter_by_shares(Endpoint net, Call call, const BlockList& pieces, int number) {
-  call.collective = Collective::reduce_scatter_block;  // all ranks meet, though blocks may be empty
   const Vector output = call.output;
-  return run_in_rounds(net, call, BoardShape::line, [&pieces, number, output](const BoardRound& round) {
+  const auto one_round = [&pieces, number, output](const BoardRound& round) {
     return scatter_round(round, pieces, number, output);
-  });
+  };
+  return run_in_rounds(net, call, BoardShape::line, one_round, true);  // all meet, also if blocks are empty
 }
 
 const Algorithm arrival_shares{

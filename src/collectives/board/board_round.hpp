@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
@@ -187,9 +188,11 @@ class UncollectedResults {
 }
 
 // Runs one(round) -> Task for each round of a message among `net`, the ranks of this node. A round may have
-// at most shape().most_chunks() chunks of `chunk_bytes`.
+// at most shape().most_chunks() chunks of `chunk_bytes`. `all_meet`: no rank leaves a round before all have
+// begun it; by default as the collective has it.
 template <class One>
-Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one) {
+Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one,
+                   std::optional<bool> all_meet = std::nullopt) {
   Board& board = *net.board();
   const std::size_t width = call.input.width;
   const std::size_t window = board.shape().window_bytes / width;
@@ -202,7 +205,7 @@ Task run_in_rounds(Endpoint net, Call call, std::size_t chunk_bytes, One one) {
   for (std::size_t first = 0; first < call.input.count; first += window) {
     const std::size_t length = std::min(window, call.input.count - first);
     co_await net.end_round();
-    board.round.next(call.collective, synchronising_collectives.contain(call.collective));
+    board.round.next(call.collective, all_meet.value_or(synchronising_collectives.contain(call.collective)));
     if (!board.may_begin(board.round)) co_await begin_round(board, AllRanks(board, board.round));
     BoardRound round(
         net, call.with_input_and_output(call.input.slice(first, length), call.output.slice(first, length)),

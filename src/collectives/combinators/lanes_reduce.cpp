@@ -65,6 +65,7 @@ const Algorithm reduce{
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
+    .lanes = hierarchies::lanes_in_segments,
     .why_unsuitable = hierarchies::why_unsuitable,
 };
 

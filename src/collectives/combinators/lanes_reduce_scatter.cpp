@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: the ranks of a node combine, so that each has the node's part of what goes to the ranks with its
-// member number on all nodes. Then these combine between the nodes, and each keeps its block.
+// Idea: member k of each node first gets its node's sum of the blocks for member k of every node. Then the
+// members k of all nodes combine these sums, and each keeps its own block.
 //
 //   node 0: 0 1   node 1: 2 3     what each rank has, by destination: 0123
 //   NODE          0 has 0 2 of node 0, 1 has 1 3, 2 has 0 2 of node 1, 3 has 1 3

@@ -3,8 +3,8 @@
 // it. A vector that fits a slot goes up and down the tree of a short allreduce, and each rank keeps its
 // block. In arrival_direct each rank reads from all others, which among many takes longer than the whole
 // allreduce. Cost: a rank puts n bytes, reads n of its group's inputs, n/4, n/16 ... from larger groups, and
-// n/p of the result. Order: that of the allreduce, so each rank gets the bits that an allreduce gives.
-// Source: ours.
+// n/p of the result. So few bytes move also if ranks share cores. Order: that of the allreduce, so each rank
+// gets the bits that an allreduce gives. Source: ours.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
 #include "node/board_shape.hpp"
@@ -16,7 +16,7 @@ Task by_short_allreduce(Endpoint net, Call call) {
   const Scratch memory = net.scratch(call.input.count, call.input.width);
   Expression allreduce;
   allreduce.algorithm = &allreduce_algorithms::arrival_shares;
-  co_await carry_out(net, {Collective::allreduce, call.input, memory.vector(), call.op}, allreduce);
+  co_await carry_out(net, {call.collective, call.input, memory.vector(), call.op}, allreduce);
   co_await net.copy(call.output,
                     call.input_blocks.block_of(ConstVector(memory.vector()), net.rank, net.size));
 }
