@@ -14,6 +14,7 @@
 #include <limits>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -71,6 +72,13 @@ FabricNetwork::~FabricNetwork() {
   if (getpid() != process_) static_cast<void>(endpoint_.release());
 }
 
+// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm above
+// them does not.
+bool FabricNetwork::is_fitting(const fi_info& found) {
+  const std::string_view provider = found.fabric_attr->prov_name;
+  return provider != "tcp" && provider != "net";
+}
+
 // Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
 // all memory of messages (FI_MR_LOCAL) does not fit. One that goes over IP takes the interface of TCP, and
 // any other its first domain.
@@ -98,12 +106,15 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
     const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
     return its && its->ip == own->ip;
   };
+  const fi_info* best = found;
+  while (best != nullptr && !is_fitting(*best)) best = best->next;
+  if (best == nullptr) return Info(nullptr, {library_.freeinfo});
   const auto is_same_provider = [&](const fi_info& each) {
-    return std::strcmp(each.fabric_attr->prov_name, all->fabric_attr->prov_name) == 0;
+    return std::strcmp(each.fabric_attr->prov_name, best->fabric_attr->prov_name) == 0;
   };
-  const fi_info* chosen = all.get();
+  const fi_info* chosen = best;
   while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
-  return Info(library_.dupinfo(chosen != nullptr ? chosen : all.get()), {library_.freeinfo});
+  return Info(library_.dupinfo(chosen != nullptr ? chosen : best), {library_.freeinfo});
 }
 
 int FabricNetwork::open() {

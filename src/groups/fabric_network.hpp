@@ -102,6 +102,7 @@ class FabricNetwork final : public OwnNetwork {
   };
 
   // -- opening
+  [[nodiscard]] static bool is_fitting(const fi_info& found);
   // Returns null if there is none.
   [[nodiscard]] Info find_provider() const;
   // Returns the error code of libfabric.

@@ -117,6 +117,24 @@ TEST_P(OwnNetworks, AReceiveFromAnyRankTakesFromAll) {
   }
 }
 
+TEST_P(OwnNetworks, MessagesThatNobodyAwaitsDelayNoOther) {
+  Ranks ranks(2, settings_);
+  std::vector<std::unique_ptr<Owned>> early;
+  for (const std::size_t bytes : {1'000'000, 10'000, 100})
+    for (int k = 0; k < 100; ++k) early.push_back(sending(1, 1, bytes, 1, Message::Stream::program));
+  for (const auto& each : early) ranks[0].begin(each->message);
+  const auto send = sending(1, 0, 8, 5);
+  const auto receive = receiving(0, 0, 8);
+  ranks[0].begin(send->message);
+  ranks[1].begin(receive->message);
+  ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+  for (const auto& each : early) {
+    const auto late = receiving(0, 1, each->message.bytes, Message::Stream::program);
+    ranks[1].begin(late->message);
+    ASSERT_TRUE(ranks.move_until([&] { return late->message.is_over.load() && each->message.is_over; }));
+  }
+}
+
 TEST_P(OwnNetworks, UnequalLengthsAreAnError) {
   for (const std::size_t sent : {100, 100'000}) {
     for (const std::size_t received : {sent - 1, sent + 1}) {
