@@ -47,6 +47,9 @@ constexpr int stream_bits = 2;
 constexpr int bits_below_rank = tag_bits + stream_bits;
 constexpr std::uint64_t any_rank_mask = ~std::uint64_t{0} << bits_below_rank;
 
+// How much later libfabric may tell something than TCP, or TCP than libfabric.
+constexpr std::int64_t patience_ns = 500 * ns_per_ms;
+
 constexpr std::uint64_t tag_from(int rank, Message::Stream stream, int tag) {
   return static_cast<std::uint64_t>(rank) << bits_below_rank |
          static_cast<std::uint64_t>(stream) << tag_bits | static_cast<std::uint64_t>(tag);
@@ -72,8 +75,8 @@ FabricNetwork::~FabricNetwork() {
   if (getpid() != process_) static_cast<void>(endpoint_.release());
 }
 
-// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm above
-// them does not.
+// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm
+// above them does not.
 bool FabricNetwork::is_fitting(const fi_info& found) {
   const std::string_view provider = found.fabric_attr->prov_name;
   return provider != "tcp" && provider != "net";
@@ -359,6 +362,7 @@ void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t byt
     if (message->is_misfit) return;  // the thread that waits for the message throws
     note_arrival(*message, rank_, message->peer, message->tag, bytes);
   }
+  peer(*message).ended_ns = 0;
   message->is_over.store(true, std::memory_order_release);
 }
 
@@ -387,7 +391,6 @@ void FabricNetwork::lose(Peer& other, int error) {
 // TCP knows better why a rank cannot be reached, but may hear of it a little later.
 void FabricNetwork::require_hope(std::span<Message* const> messages) {
   constexpr std::uint64_t looks_per_look_at_tcp = 16;
-  constexpr std::int64_t patience_ns = 500 * ns_per_ms;
   for (Message* const each : messages) {
     if (each->is_over.load(std::memory_order_acquire)) continue;
     if (each->is_misfit) note_arrival(*each, rank_, each->peer, each->tag, each->moved_bytes);
@@ -400,7 +403,22 @@ void FabricNetwork::require_hope(std::span<Message* const> messages) {
                        name_of(rank_) + " cannot reach " + name_of(each->peer) +
                            " by libfabric: " + library_.strerror(peer(*each).error));
   }
-  if (++looks_in_vain_ % looks_per_look_at_tcp == 0) tcp_.move_all(messages);
+  if (++looks_in_vain_ % looks_per_look_at_tcp != 0) return;
+  tcp_.move_all({});
+  for (const Message* each : messages)
+    if (!each->is_over.load(std::memory_order_acquire)) look_at_tcp(*each);
+}
+
+// What a rank has sent by libfabric may come later than the news of its end, which goes by TCP.
+void FabricNetwork::look_at_tcp(const Message& awaited) {
+  try {
+    tcp_.move(awaited);
+  } catch (const BoardError&) {
+    if (awaited.peer == Message::any_rank) throw;
+    Peer& other = peer(awaited);
+    if (other.ended_ns == 0) other.ended_ns = monotonic_ns();
+    if (other.error != 0 || monotonic_ns() - other.ended_ns > patience_ns) throw;
+  }
 }
 
 SleepCall FabricNetwork::sleep() {

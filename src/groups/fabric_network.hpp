@@ -99,6 +99,8 @@ class FabricNetwork final : public OwnNetwork {
     MessageQueue unsent;  // which the provider does not take yet
     int error = 0;        // of libfabric, which cannot reach the rank; 0: there was none
     std::int64_t lost_ns = 0;
+    std::int64_t ended_ns =
+        0;  // when TCP told of its end, or 0; later if libfabric has moved something since
   };
 
   // -- opening
@@ -124,6 +126,7 @@ class FabricNetwork final : public OwnNetwork {
   void lose(Peer& other, int error);
   // Throws BoardError if one of the messages will never be over.
   void require_hope(std::span<Message* const> messages);
+  void look_at_tcp(const Message& awaited);
   [[nodiscard]] Peer& peer(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
 
   const Settings& settings_;

@@ -246,6 +246,25 @@ TEST_P(OwnNetworks, WhatWasSentBeforeTheEndArrives) {
   EXPECT_TRUE(error == "rank 1 has left the group" || (!is_tcp() && error == gone)) << error;
 }
 
+// Its last messages may come later, because they go by libfabric.
+TEST_P(OwnNetworks, TheGoodbyeOfTcpIsNotHeardAtOnce) {
+  if (is_tcp()) GTEST_SKIP() << "both are in one stream";
+  Ranks ranks(2, settings_);
+  const auto send = sending(0, 0, 8, 5);
+  const auto first = receiving(1, 0, 8);
+  ranks[1].begin(send->message);
+  ranks[0].begin(first->message);
+  ASSERT_TRUE(ranks.move_until([&] { return first->message.is_over.load(); }));
+  const auto receive = receiving(1, 0, 8);
+  ranks[0].begin(receive->message);
+  ranks[1].leave(false);
+  ranks.kill(1);
+  const std::int64_t until_ns = monotonic_ns() + 300 * ns_per_ms;
+  while (monotonic_ns() < until_ns) ASSERT_NO_THROW(ranks[0].move(receive->message));
+  const std::string error = error_of(ranks[0], receive->message);
+  EXPECT_TRUE(error == "rank 1 has left the group" || error == gone) << error;
+}
+
 TEST_P(OwnNetworks, AForgottenMessageMayLoseItsMemory) {
   Ranks ranks(2, settings_);
   const auto receive = receiving(0, 0, 30'000'000);
