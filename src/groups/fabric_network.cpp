@@ -121,8 +121,8 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
 }
 
 int FabricNetwork::open() {
-  endpoint_ = std::make_unique<Endpoint>();
-  Endpoint& made = *endpoint_;
+  endpoint_ = std::make_unique<FabricEndpoint>();
+  FabricEndpoint& made = *endpoint_;
   int code = 0;
   // Calls make(&object) unless an earlier call has failed.
   const auto add = [&](auto& owner, auto&& make) {
@@ -154,6 +154,7 @@ int FabricNetwork::open() {
 
 NetworkAddress FabricNetwork::address() {
   if (!library_.load()) return NetworkAddress::none("has no libfabric.so.1");
+  LingeringEndpoints::of_process().poll();
   NetworkAddress made = tcp_.address();
   if (!made.is_usable()) return made;
   info_ = find_provider();
@@ -165,8 +166,10 @@ NetworkAddress FabricNetwork::address() {
   own.bytes = own.data.size();
   int code = open();
   if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &own.bytes);
-  if (code != 0)
+  if (code != 0) {
+    endpoint_.reset();
     return NetworkAddress::none("cannot open libfabric's " + provider + ": " + library_.strerror(code));
+  }
   own.provider = fnv1a(provider);
   std::memcpy(made.data.data(), &own, sizeof own);
   return made;
@@ -217,7 +220,10 @@ void FabricNetwork::require_possible(int /*tag*/, std::size_t bytes) const {
 void FabricNetwork::leave(bool has_failed) noexcept {
   tcp_.leave(has_failed);
   const std::lock_guard guard(lock_);
+  if (!has_failed && endpoint_ != nullptr)
+    run_ignoring_exceptions([&] { LingeringEndpoints::of_process().add(std::move(endpoint_)); });
   endpoint_.reset();
+  run_ignoring_exceptions([] { LingeringEndpoints::of_process().poll(); });
 }
 
 // -- beginning
@@ -244,16 +250,17 @@ MessageQueue& FabricNetwork::queue_of(const Message& message) {
   return message.is_send ? peer(message).unsent : unposted_receives_;
 }
 
-FabricNetwork::Operation& FabricNetwork::unused_operation() {
+FabricOperation& FabricNetwork::unused_operation() {
   if (!unused_.empty()) return *unused_.back();
-  unused_.reserve(operations_.size() + 1);
-  unused_.push_back(&operations_.emplace_back());
+  std::deque<FabricOperation>& all = endpoint_->operations;
+  unused_.reserve(all.size() + 1);
+  unused_.push_back(&all.emplace_back());
   return *unused_.back();
 }
 
 bool FabricNetwork::post(Message& message) {
   if (endpoint_ == nullptr || (message.is_send && peer(message).error != 0)) return false;
-  Operation& operation = unused_operation();
+  FabricOperation& operation = unused_operation();
   const bool is_from_any = message.peer == Message::any_rank;
   const int sender = message.is_send ? rank_ : is_from_any ? 0 : message.peer;
   const std::uint64_t tag = tag_from(sender, message.stream, message.tag);
@@ -290,7 +297,7 @@ void FabricNetwork::forget(const Message& message) noexcept {
   if (message.stream == Message::Stream::failure) return tcp_.forget(message);
   const std::lock_guard guard(lock_);
   if (message.is_over || endpoint_ == nullptr) return;
-  auto* const operation = reinterpret_cast<Operation*>(message.handle);
+  auto* const operation = reinterpret_cast<FabricOperation*>(message.handle);
   if (operation == nullptr) return queue_of(message).remove(message);
   operation->message = nullptr;
   fi_cancel(&endpoint_->self->fid, &operation->context);
@@ -301,7 +308,8 @@ void FabricNetwork::forget(const Message& message) noexcept {
 std::vector<int> FabricNetwork::awaited_ranks() {
   const std::lock_guard guard(lock_);
   std::vector<int> found;
-  for (const Operation& each : operations_)
+  if (endpoint_ == nullptr) return found;
+  for (const FabricOperation& each : endpoint_->operations)
     if (each.message != nullptr && !each.is_send && each.message->stream == Message::Stream::collective)
       found.push_back(each.peer);
   return found;
@@ -334,7 +342,7 @@ bool FabricNetwork::poll() {
       end_in_error();
     } else if (count > 0) {
       for (const fi_cq_tagged_entry& each : std::span(entries).first(static_cast<std::size_t>(count)))
-        end(*static_cast<Operation*>(each.op_context), each.tag, each.len);
+        end(*static_cast<FabricOperation*>(each.op_context), each.tag, each.len);
     } else if (count == -FI_EAGAIN || count == -FI_EINTR || count == 0) {
       break;
     } else {
@@ -350,7 +358,7 @@ bool FabricNetwork::poll() {
   return has_moved;
 }
 
-void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t bytes) {
+void FabricNetwork::end(FabricOperation& operation, std::uint64_t tag, std::size_t bytes) {
   unused_.push_back(&operation);
   Message* const message = std::exchange(operation.message, nullptr);
   if (message == nullptr) return;
@@ -369,7 +377,7 @@ void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t byt
 void FabricNetwork::end_in_error() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(endpoint_->completions.get(), &error, 0) < 0 || error.op_context == nullptr) return;
-  auto& operation = *static_cast<Operation*>(error.op_context);
+  auto& operation = *static_cast<FabricOperation*>(error.op_context);
   Message* const message = operation.message;
   if (error.err == FI_ETRUNC && message != nullptr)
     return end(operation, error.tag, message->bytes + std::max<std::size_t>(error.olen, 1));

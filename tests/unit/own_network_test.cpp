@@ -246,6 +246,33 @@ TEST_P(OwnNetworks, WhatWasSentBeforeTheEndArrives) {
   EXPECT_TRUE(error == "rank 1 has left the group" || (!is_tcp() && error == gone)) << error;
 }
 
+// Their data may still be on this side, because the receiver does not look.
+TEST_P(OwnNetworks, AllThatWasSentBeforeTheEndArrives) {
+  Ranks ranks(2, settings_);
+  const auto first = receiving(1, 0, 8);
+  ranks[0].begin(first->message);
+  const auto send = sending(0, 0, 8, 5);
+  ranks[1].begin(send->message);
+  ASSERT_TRUE(ranks.move_until([&] { return first->message.is_over.load(); }));
+  auto& all = *new std::vector<std::unique_ptr<Owned>>;  // the last send is not over, so its memory stays
+  const std::int64_t until_ns = monotonic_ns() + 200 * ns_per_ms;
+  do {
+    all.push_back(sending(0, 0, 500, 6));
+    ranks[1].begin(all.back()->message);
+    for (int k = 0; k < 1000 && !all.back()->message.is_over; ++k) ranks[1].move_all({});
+  } while (all.back()->message.is_over && all.size() < 100'000 && monotonic_ns() < until_ns);
+  const auto unread = sending(1, 1, 100, 7, Message::Stream::program);
+  ranks[0].begin(unread->message);
+  ranks[1].leave(false);
+  ranks.kill(1);
+  for (std::size_t k = 0; k + 1 < all.size(); ++k) {
+    const auto receive = receiving(1, 0, 500);
+    ranks[0].begin(receive->message);
+    ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }))
+        << k << " of " << all.size();
+  }
+}
+
 // Its last messages may come later, because they go by libfabric.
 TEST_P(OwnNetworks, TheGoodbyeOfTcpIsNotHeardAtOnce) {
   if (is_tcp()) GTEST_SKIP() << "both are in one stream";
