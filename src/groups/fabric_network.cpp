@@ -296,9 +296,10 @@ void FabricNetwork::post_queued(MessageQueue& queue) {
 void FabricNetwork::forget(const Message& message) noexcept {
   if (message.stream == Message::Stream::failure) return tcp_.forget(message);
   const std::lock_guard guard(lock_);
-  if (message.is_over || endpoint_ == nullptr) return;
+  if (message.is_over) return;
+  if (message.handle == 0) return queue_of(message).remove(message);
+  if (endpoint_ == nullptr) return;
   auto* const operation = reinterpret_cast<FabricOperation*>(message.handle);
-  if (operation == nullptr) return queue_of(message).remove(message);
   operation->message = nullptr;
   fi_cancel(&endpoint_->self->fid, &operation->context);
   run_ignoring_exceptions([&] { poll(); });

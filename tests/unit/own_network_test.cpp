@@ -304,6 +304,13 @@ TEST_P(OwnNetworks, AForgottenMessageMayLoseItsMemory) {
   ASSERT_FALSE(send->message.is_over);
   ranks[0].forget(send->message);
   send.reset();
+  const auto second = sending(1, 0, 8, 2);
+  ranks[0].begin(second->message);
+  ranks[0].forget(second->message);
+  const auto third = sending(1, 0, 8, 3);
+  ranks[0].begin(third->message);
+  EXPECT_EQ(second->message.next, nullptr);
+  ranks[0].forget(third->message);
   const auto notice = sending(1, 0, 200, 9, Message::Stream::failure);
   const auto heard = receiving(Message::any_rank, 0, 200, Message::Stream::failure);
   ranks[1].begin(heard->message);
