@@ -386,7 +386,11 @@ void FabricNetwork::end_in_error() {
   unused_.push_back(&operation);
   if (message == nullptr) return;
   message->handle = 0;
-  if (message->peer != Message::any_rank) lose(peer(*message), error.err);
+  if (message->peer == Message::any_rank) {
+    if (error.tag == 0) return post_or_queue(*message);  // the provider does not say whose message it was
+    message->peer = static_cast<int>(error.tag >> bits_below_rank);
+  }
+  lose(peer(*message), error.err);
 }
 
 // -- ends

@@ -205,6 +205,26 @@ TEST_P(OwnNetworks, ADeadRankIsNamed) {
   }
 }
 
+TEST_P(OwnNetworks, AReceiveFromAnyRankSurvivesTheEndOfASender) {
+  constexpr std::size_t bytes = 100'000'000;
+  Ranks ranks(3, settings_);
+  const auto receive = receiving(Message::any_rank, 3, bytes, Message::Stream::program);
+  ranks[0].begin(receive->message);
+  const auto send = sending(0, 3, bytes, 1, Message::Stream::program);
+  ranks[1].begin(send->message);
+  ASSERT_TRUE(ranks.move_until([&] { return receive->data.front() == std::byte{1}; }));
+  ranks.kill(1);
+  ASSERT_FALSE(receive->message.is_over);
+  if (ranks[0].name().find("ofi_rxm") != std::string::npos) {  // it does not say who has sent a message
+    const auto another = sending(0, 3, bytes, 2, Message::Stream::program);
+    ranks[2].begin(another->message);
+    EXPECT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
+    return;
+  }
+  const std::string error = error_of(ranks[0], receive->message);
+  EXPECT_TRUE(error == gone || error == "the process of rank 1 has died") << error;
+}
+
 // The failure of one communicator says nothing about the others that share the network.
 TEST_P(OwnNetworks, ALossIsNoticedAfterTheFailureOfAnotherCommunicator) {
   static constexpr int numbers[] = {10, 11};
