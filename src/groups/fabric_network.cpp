@@ -269,8 +269,10 @@ bool FabricNetwork::post(Message& message) {
                                  peer(message).address, tag, &operation.context)
                       : fi_trecv(endpoint_->self.get(), message.data, message.bytes, nullptr, FI_ADDR_UNSPEC,
                                  tag, is_from_any ? any_rank_mask : 0, &operation.context);
+  if (code == -FI_EAGAIN) return false;
   if (code != 0) {
-    if (code != -FI_EAGAIN && message.is_send) lose(peer(message), static_cast<int>(-code));
+    if (!message.is_send) fail(static_cast<int>(-code));
+    lose(peer(message), static_cast<int>(-code));
     return false;
   }
   operation.message = &message;
@@ -283,10 +285,8 @@ bool FabricNetwork::post(Message& message) {
 
 void FabricNetwork::post_queued(MessageQueue& queue) {
   while (Message* const message = queue.first()) {
-    if (!post(*message)) {
-      has_queued_ = true;
-      return;
-    }
+    has_queued_ = true;  // also if post() throws
+    if (!post(*message)) return;
     queue.remove(*message);
   }
 }
@@ -347,7 +347,7 @@ bool FabricNetwork::poll() {
     } else if (count == -FI_EAGAIN || count == -FI_EINTR || count == 0) {
       break;
     } else {
-      throw CommunicationError(std::string("libfabric: ") + library_.strerror(static_cast<int>(-count)));
+      fail(static_cast<int>(-count));
     }
     has_moved = true;
   }
@@ -394,6 +394,10 @@ void FabricNetwork::end_in_error() {
 }
 
 // -- ends
+
+void FabricNetwork::fail(int error) const {
+  throw CommunicationError(std::string("libfabric: ") + library_.strerror(error));
+}
 
 void FabricNetwork::lose(Peer& other, int error) {
   if (other.error != 0) return;

@@ -99,6 +99,7 @@ class FabricNetwork final : public OwnNetwork {
   // Ends the operation that the provider says has failed.
   void end_in_error();
   void lose(Peer& other, int error);
+  [[noreturn]] void fail(int error) const;
   // Throws BoardError if one of the messages will never be over.
   void require_hope(std::span<Message* const> messages);
   void look_at_tcp(const Message& awaited);
