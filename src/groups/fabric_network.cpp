@@ -303,7 +303,9 @@ void FabricNetwork::forget(const Message& message) noexcept {
   operation->message = nullptr;
   fi_cancel(&endpoint_->self->fid, &operation->context);
   run_ignoring_exceptions([&] { poll(); });
-  if (!is_shared() && std::ranges::find(unused_, operation) == unused_.end()) endpoint_.reset();
+  if (is_shared() || std::ranges::find(unused_, operation) != unused_.end()) return;
+  endpoint_.reset();
+  closed_ns_ = monotonic_ns();
 }
 
 std::vector<int> FabricNetwork::awaited_ranks() {
@@ -405,13 +407,14 @@ void FabricNetwork::lose(Peer& other, int error) {
   other.lost_ns = monotonic_ns();
 }
 
-// TCP knows better why a rank cannot be reached, but may hear of it a little later.
+// TCP knows better why a rank cannot be reached, but may hear of it a little later. The thread that has
+// closed libfabric knows why the group has failed, and tells the others.
 void FabricNetwork::require_hope(std::span<Message* const> messages) {
   constexpr std::uint64_t looks_per_look_at_tcp = 16;
   for (Message* const each : messages) {
     if (each->is_over.load(std::memory_order_acquire)) continue;
     if (each->is_misfit) note_arrival(*each, rank_, each->peer, each->tag, each->moved_bytes);
-    if (endpoint_ == nullptr)
+    if (endpoint_ == nullptr && monotonic_ns() - closed_ns_ > patience_ns)
       throw BoardError(Trouble::rank, number_of(rank_),
                        name_of(rank_) + " has closed libfabric after a failure");
     if (each->peer == Message::any_rank || peer(*each).error == 0) continue;

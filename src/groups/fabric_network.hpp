@@ -111,6 +111,7 @@ class FabricNetwork final : public OwnNetwork {
   FabricLibrary library_;
   Info info_;
   std::unique_ptr<FabricEndpoint> endpoint_;  // null before address(), after leave() and after a failure
+  std::int64_t closed_ns_ = 0;                // when the endpoint was closed after a failure
   int descriptor_ = -1;  // readable if there are completions; negative: the provider has none
   SpinLock lock_;
   int rank_ = 0;
