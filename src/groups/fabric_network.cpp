@@ -383,7 +383,7 @@ void FabricNetwork::end_in_error() {
   auto& operation = *static_cast<FabricOperation*>(error.op_context);
   Message* const message = operation.message;
   if (error.err == FI_ETRUNC && message != nullptr)
-    return end(operation, error.tag, message->bytes + std::max<std::size_t>(error.olen, 1));
+    return end(operation, error.tag, error.olen > 0 ? message->bytes + error.olen : Message::more_bytes);
   operation.message = nullptr;
   unused_.push_back(&operation);
   if (message == nullptr) return;

@@ -137,7 +137,7 @@ TEST_P(OwnNetworks, MessagesThatNobodyAwaitsDelayNoOther) {
 
 TEST_P(OwnNetworks, UnequalLengthsAreAnError) {
   for (const std::size_t sent : {100, 100'000}) {
-    for (const std::size_t received : {sent - 1, sent + 1}) {
+    for (const std::size_t received : {sent - 50, sent - 1, sent + 1}) {
       Ranks ranks(2, settings_);
       const auto send = sending(1, 4, sent, 1);
       const auto receive = receiving(0, 4, received);
@@ -160,8 +160,10 @@ TEST_P(OwnNetworks, UnequalLengthsAreAnError) {
         }
         return !error.empty();
       }));
-      EXPECT_EQ(error, "rank 1 receives " + mine + " bytes from rank 0 with tag 4, which sends " + theirs +
-                           " bytes");
+      const std::string expected = "rank 1 receives " + mine + " bytes from rank 0 with tag 4, which sends ";
+      EXPECT_TRUE(error == expected + theirs + " bytes" ||
+                  (!is_tcp() && sent > received && error == expected + "more"))
+          << error;
     }
   }
 }
