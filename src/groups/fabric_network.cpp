@@ -14,6 +14,7 @@
 #include <limits>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -46,6 +47,9 @@ constexpr int stream_bits = 2;
 constexpr int bits_below_rank = tag_bits + stream_bits;
 constexpr std::uint64_t any_rank_mask = ~std::uint64_t{0} << bits_below_rank;
 
+// How much later libfabric may tell something than TCP, or TCP than libfabric.
+constexpr std::int64_t patience_ns = 500 * ns_per_ms;
+
 constexpr std::uint64_t tag_from(int rank, Message::Stream stream, int tag) {
   return static_cast<std::uint64_t>(rank) << bits_below_rank |
          static_cast<std::uint64_t>(stream) << tag_bits | static_cast<std::uint64_t>(tag);
@@ -69,6 +73,13 @@ bool FabricLibrary::load() {
 // A child of fork() has no part in its parent's endpoint.
 FabricNetwork::~FabricNetwork() {
   if (getpid() != process_) static_cast<void>(endpoint_.release());
+}
+
+// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm
+// above them does not.
+bool FabricNetwork::is_fitting(const fi_info& found) {
+  const std::string_view provider = found.fabric_attr->prov_name;
+  return provider != "tcp" && provider != "net";
 }
 
 // Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
@@ -98,17 +109,20 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
     const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
     return its && its->ip == own->ip;
   };
+  const fi_info* best = found;
+  while (best != nullptr && !is_fitting(*best)) best = best->next;
+  if (best == nullptr) return Info(nullptr, {library_.freeinfo});
   const auto is_same_provider = [&](const fi_info& each) {
-    return std::strcmp(each.fabric_attr->prov_name, all->fabric_attr->prov_name) == 0;
+    return std::strcmp(each.fabric_attr->prov_name, best->fabric_attr->prov_name) == 0;
   };
-  const fi_info* chosen = all.get();
+  const fi_info* chosen = best;
   while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
-  return Info(library_.dupinfo(chosen != nullptr ? chosen : all.get()), {library_.freeinfo});
+  return Info(library_.dupinfo(chosen != nullptr ? chosen : best), {library_.freeinfo});
 }
 
 int FabricNetwork::open() {
-  endpoint_ = std::make_unique<Endpoint>();
-  Endpoint& made = *endpoint_;
+  endpoint_ = std::make_unique<FabricEndpoint>();
+  FabricEndpoint& made = *endpoint_;
   int code = 0;
   // Calls make(&object) unless an earlier call has failed.
   const auto add = [&](auto& owner, auto&& make) {
@@ -140,6 +154,7 @@ int FabricNetwork::open() {
 
 NetworkAddress FabricNetwork::address() {
   if (!library_.load()) return NetworkAddress::none("has no libfabric.so.1");
+  LingeringEndpoints::of_process().poll();
   NetworkAddress made = tcp_.address();
   if (!made.is_usable()) return made;
   info_ = find_provider();
@@ -151,8 +166,10 @@ NetworkAddress FabricNetwork::address() {
   own.bytes = own.data.size();
   int code = open();
   if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &own.bytes);
-  if (code != 0)
+  if (code != 0) {
+    endpoint_.reset();
     return NetworkAddress::none("cannot open libfabric's " + provider + ": " + library_.strerror(code));
+  }
   own.provider = fnv1a(provider);
   std::memcpy(made.data.data(), &own, sizeof own);
   return made;
@@ -203,7 +220,10 @@ void FabricNetwork::require_possible(int /*tag*/, std::size_t bytes) const {
 void FabricNetwork::leave(bool has_failed) noexcept {
   tcp_.leave(has_failed);
   const std::lock_guard guard(lock_);
+  if (!has_failed && endpoint_ != nullptr)
+    run_ignoring_exceptions([&] { LingeringEndpoints::of_process().add(std::move(endpoint_)); });
   endpoint_.reset();
+  run_ignoring_exceptions([] { LingeringEndpoints::of_process().poll(); });
 }
 
 // -- beginning
@@ -230,16 +250,17 @@ MessageQueue& FabricNetwork::queue_of(const Message& message) {
   return message.is_send ? peer(message).unsent : unposted_receives_;
 }
 
-FabricNetwork::Operation& FabricNetwork::unused_operation() {
+FabricOperation& FabricNetwork::unused_operation() {
   if (!unused_.empty()) return *unused_.back();
-  unused_.reserve(operations_.size() + 1);
-  unused_.push_back(&operations_.emplace_back());
+  std::deque<FabricOperation>& all = endpoint_->operations;
+  unused_.reserve(all.size() + 1);
+  unused_.push_back(&all.emplace_back());
   return *unused_.back();
 }
 
 bool FabricNetwork::post(Message& message) {
   if (endpoint_ == nullptr || (message.is_send && peer(message).error != 0)) return false;
-  Operation& operation = unused_operation();
+  FabricOperation& operation = unused_operation();
   const bool is_from_any = message.peer == Message::any_rank;
   const int sender = message.is_send ? rank_ : is_from_any ? 0 : message.peer;
   const std::uint64_t tag = tag_from(sender, message.stream, message.tag);
@@ -248,8 +269,10 @@ bool FabricNetwork::post(Message& message) {
                                  peer(message).address, tag, &operation.context)
                       : fi_trecv(endpoint_->self.get(), message.data, message.bytes, nullptr, FI_ADDR_UNSPEC,
                                  tag, is_from_any ? any_rank_mask : 0, &operation.context);
+  if (code == -FI_EAGAIN) return false;
   if (code != 0) {
-    if (code != -FI_EAGAIN && message.is_send) lose(peer(message), static_cast<int>(-code));
+    if (!message.is_send) fail(static_cast<int>(-code));
+    lose(peer(message), static_cast<int>(-code));
     return false;
   }
   operation.message = &message;
@@ -262,10 +285,8 @@ bool FabricNetwork::post(Message& message) {
 
 void FabricNetwork::post_queued(MessageQueue& queue) {
   while (Message* const message = queue.first()) {
-    if (!post(*message)) {
-      has_queued_ = true;
-      return;
-    }
+    has_queued_ = true;  // also if post() throws
+    if (!post(*message)) return;
     queue.remove(*message);
   }
 }
@@ -275,19 +296,23 @@ void FabricNetwork::post_queued(MessageQueue& queue) {
 void FabricNetwork::forget(const Message& message) noexcept {
   if (message.stream == Message::Stream::failure) return tcp_.forget(message);
   const std::lock_guard guard(lock_);
-  if (message.is_over || endpoint_ == nullptr) return;
-  auto* const operation = reinterpret_cast<Operation*>(message.handle);
-  if (operation == nullptr) return queue_of(message).remove(message);
+  if (message.is_over) return;
+  if (message.handle == 0) return queue_of(message).remove(message);
+  if (endpoint_ == nullptr) return;
+  auto* const operation = reinterpret_cast<FabricOperation*>(message.handle);
   operation->message = nullptr;
   fi_cancel(&endpoint_->self->fid, &operation->context);
   run_ignoring_exceptions([&] { poll(); });
-  if (!is_shared() && std::ranges::find(unused_, operation) == unused_.end()) endpoint_.reset();
+  if (is_shared() || std::ranges::find(unused_, operation) != unused_.end()) return;
+  endpoint_.reset();
+  closed_ns_ = monotonic_ns();
 }
 
 std::vector<int> FabricNetwork::awaited_ranks() {
   const std::lock_guard guard(lock_);
   std::vector<int> found;
-  for (const Operation& each : operations_)
+  if (endpoint_ == nullptr) return found;
+  for (const FabricOperation& each : endpoint_->operations)
     if (each.message != nullptr && !each.is_send && each.message->stream == Message::Stream::collective)
       found.push_back(each.peer);
   return found;
@@ -320,11 +345,11 @@ bool FabricNetwork::poll() {
       end_in_error();
     } else if (count > 0) {
       for (const fi_cq_tagged_entry& each : std::span(entries).first(static_cast<std::size_t>(count)))
-        end(*static_cast<Operation*>(each.op_context), each.tag, each.len);
+        end(*static_cast<FabricOperation*>(each.op_context), each.tag, each.len);
     } else if (count == -FI_EAGAIN || count == -FI_EINTR || count == 0) {
       break;
     } else {
-      throw CommunicationError(std::string("libfabric: ") + library_.strerror(static_cast<int>(-count)));
+      fail(static_cast<int>(-count));
     }
     has_moved = true;
   }
@@ -336,7 +361,7 @@ bool FabricNetwork::poll() {
   return has_moved;
 }
 
-void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t bytes) {
+void FabricNetwork::end(FabricOperation& operation, std::uint64_t tag, std::size_t bytes) {
   unused_.push_back(&operation);
   Message* const message = std::exchange(operation.message, nullptr);
   if (message == nullptr) return;
@@ -348,24 +373,33 @@ void FabricNetwork::end(Operation& operation, std::uint64_t tag, std::size_t byt
     if (message->is_misfit) return;  // the thread that waits for the message throws
     note_arrival(*message, rank_, message->peer, message->tag, bytes);
   }
+  peer(*message).ended_ns = 0;
   message->is_over.store(true, std::memory_order_release);
 }
 
 void FabricNetwork::end_in_error() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(endpoint_->completions.get(), &error, 0) < 0 || error.op_context == nullptr) return;
-  auto& operation = *static_cast<Operation*>(error.op_context);
+  auto& operation = *static_cast<FabricOperation*>(error.op_context);
   Message* const message = operation.message;
   if (error.err == FI_ETRUNC && message != nullptr)
-    return end(operation, error.tag, message->bytes + std::max<std::size_t>(error.olen, 1));
+    return end(operation, error.tag, error.olen > 0 ? message->bytes + error.olen : Message::more_bytes);
   operation.message = nullptr;
   unused_.push_back(&operation);
   if (message == nullptr) return;
   message->handle = 0;
-  if (message->peer != Message::any_rank) lose(peer(*message), error.err);
+  if (message->peer == Message::any_rank) {
+    if (error.tag == 0) return post_or_queue(*message);  // the provider does not say whose message it was
+    message->peer = static_cast<int>(error.tag >> bits_below_rank);
+  }
+  lose(peer(*message), error.err);
 }
 
 // -- ends
+
+void FabricNetwork::fail(int error) const {
+  throw CommunicationError(std::string("libfabric: ") + library_.strerror(error));
+}
 
 void FabricNetwork::lose(Peer& other, int error) {
   if (other.error != 0) return;
@@ -373,14 +407,14 @@ void FabricNetwork::lose(Peer& other, int error) {
   other.lost_ns = monotonic_ns();
 }
 
-// TCP knows better why a rank cannot be reached, but may hear of it a little later.
+// TCP knows better why a rank cannot be reached, but may hear of it a little later. The thread that has
+// closed libfabric knows why the group has failed, and tells the others.
 void FabricNetwork::require_hope(std::span<Message* const> messages) {
   constexpr std::uint64_t looks_per_look_at_tcp = 16;
-  constexpr std::int64_t patience_ns = 500 * ns_per_ms;
   for (Message* const each : messages) {
     if (each->is_over.load(std::memory_order_acquire)) continue;
     if (each->is_misfit) note_arrival(*each, rank_, each->peer, each->tag, each->moved_bytes);
-    if (endpoint_ == nullptr)
+    if (endpoint_ == nullptr && monotonic_ns() - closed_ns_ > patience_ns)
       throw BoardError(Trouble::rank, number_of(rank_),
                        name_of(rank_) + " has closed libfabric after a failure");
     if (each->peer == Message::any_rank || peer(*each).error == 0) continue;
@@ -389,7 +423,22 @@ void FabricNetwork::require_hope(std::span<Message* const> messages) {
                        name_of(rank_) + " cannot reach " + name_of(each->peer) +
                            " by libfabric: " + library_.strerror(peer(*each).error));
   }
-  if (++looks_in_vain_ % looks_per_look_at_tcp == 0) tcp_.move_all(messages);
+  if (++looks_in_vain_ % looks_per_look_at_tcp != 0) return;
+  tcp_.move_all({});
+  for (const Message* each : messages)
+    if (!each->is_over.load(std::memory_order_acquire)) look_at_tcp(*each);
+}
+
+// What a rank has sent by libfabric may come later than the news of its end, which goes by TCP.
+void FabricNetwork::look_at_tcp(const Message& awaited) {
+  try {
+    tcp_.move(awaited);
+  } catch (const BoardError&) {
+    if (awaited.peer == Message::any_rank) throw;
+    Peer& other = peer(awaited);
+    if (other.ended_ns == 0) other.ended_ns = monotonic_ns();
+    if (other.error != 0 || monotonic_ns() - other.ended_ns > patience_ns) throw;
+  }
 }
 
 SleepCall FabricNetwork::sleep() {

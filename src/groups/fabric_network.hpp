@@ -7,15 +7,11 @@
 #pragma once
 
 #include <rdma/fabric.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_tagged.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +19,7 @@
 #include <vector>
 
 #include "base/spin_lock.hpp"
+#include "groups/fabric_lingering.hpp"
 #include "groups/own_network.hpp"
 #include "groups/tcp_network.hpp"
 
@@ -65,43 +62,24 @@ class FabricNetwork final : public OwnNetwork {
   void share(std::span<const int> numbers, std::string_view space) override;
 
  private:
-  struct Close {
-    template <class Object>
-    void operator()(Object* object) const {
-      fi_close(&object->fid);
-    }
-  };
-  template <class Object>
-  using Owned = std::unique_ptr<Object, Close>;
   struct FreeInfo {
     decltype(&::fi_freeinfo) free;
     void operator()(fi_info* info) const { free(info); }
   };
   using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-  struct Endpoint {
-    Owned<fid_fabric> fabric;
-    Owned<fid_domain> domain;
-    Owned<fid_av> addresses;
-    Owned<fid_cq> completions;
-    Owned<fid_ep> self;
-  };
-  // A message that the provider has.
-  struct Operation {
-    fi_context2 context{};       // first, because a completion has its address
-    Message* message = nullptr;  // null if it was forgotten, or the operation is unused
-    bool is_send = false;
-    int peer = 0;
-  };
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool is_watched = false;
     MessageQueue unsent;  // which the provider does not take yet
     int error = 0;        // of libfabric, which cannot reach the rank; 0: there was none
     std::int64_t lost_ns = 0;
+    std::int64_t ended_ns =
+        0;  // when TCP told of its end, or 0; later if libfabric has moved something since
   };
 
   // -- opening
+  [[nodiscard]] static bool is_fitting(const fi_info& found);
   // Returns null if there is none.
   [[nodiscard]] Info find_provider() const;
   // Returns the error code of libfabric.
@@ -114,15 +92,17 @@ class FabricNetwork final : public OwnNetwork {
   void post_or_queue(Message& message);
   [[nodiscard]] MessageQueue& queue_of(const Message& message);
   void post_queued(MessageQueue& queue);
-  [[nodiscard]] Operation& unused_operation();
+  [[nodiscard]] FabricOperation& unused_operation();
   // Handles what has been completed. Returns true if there was anything.
   bool poll();
-  void end(Operation& operation, std::uint64_t tag, std::size_t bytes);
+  void end(FabricOperation& operation, std::uint64_t tag, std::size_t bytes);
   // Ends the operation that the provider says has failed.
   void end_in_error();
   void lose(Peer& other, int error);
+  [[noreturn]] void fail(int error) const;
   // Throws BoardError if one of the messages will never be over.
   void require_hope(std::span<Message* const> messages);
+  void look_at_tcp(const Message& awaited);
   [[nodiscard]] Peer& peer(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
 
   const Settings& settings_;
@@ -130,13 +110,13 @@ class FabricNetwork final : public OwnNetwork {
   const pid_t process_ = getpid();
   FabricLibrary library_;
   Info info_;
-  std::deque<Operation> operations_;
-  std::unique_ptr<Endpoint> endpoint_;  // null before address(), after leave() and after a failure
-  int descriptor_ = -1;                 // readable if there are completions; negative: the provider has none
+  std::unique_ptr<FabricEndpoint> endpoint_;  // null before address(), after leave() and after a failure
+  std::int64_t closed_ns_ = 0;                // when the endpoint was closed after a failure
+  int descriptor_ = -1;  // readable if there are completions; negative: the provider has none
   SpinLock lock_;
   int rank_ = 0;
   std::vector<Peer> peers_;
-  std::vector<Operation*> unused_;
+  std::vector<FabricOperation*> unused_;
   MessageQueue unposted_receives_;
   bool has_queued_ = false;  // a queue may have a message
   std::uint64_t looks_in_vain_ = 0;

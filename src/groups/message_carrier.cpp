@@ -36,7 +36,8 @@ void note_arrival(Message& receive, int receiver, int from, int tag, std::size_t
   throw BoardError(Trouble::mismatch, from,
                    "rank " + std::to_string(receiver) + " receives " + std::to_string(receive.bytes) +
                        " bytes from rank " + std::to_string(from) + " with tag " + std::to_string(tag) +
-                       ", which sends " + std::to_string(bytes) + " bytes");
+                       ", which sends " +
+                       (bytes == Message::more_bytes ? "more" : std::to_string(bytes) + " bytes"));
 }
 
 }  // namespace offbeat

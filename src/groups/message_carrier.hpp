@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace offbeat {
 
@@ -19,6 +20,7 @@ struct ArrivalTarget {
 // One message that this rank sends or receives.
 struct Message {
   static constexpr int any_rank = -1;
+  static constexpr std::size_t more_bytes = std::numeric_limits<std::size_t>::max();  // nobody knows how many
   // What a message is for. Messages of different streams have nothing to do with each other.
   enum class Stream : std::uint8_t {
     program,     // the program sends it. A receive learns the length when it finds the message
