@@ -9,7 +9,6 @@
 #include <rdma/fabric.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -120,7 +119,6 @@ class FabricNetwork final : public OwnNetwork {
   MessageQueue unposted_receives_;
   bool has_queued_ = false;  // a queue may have a message
   std::uint64_t looks_in_vain_ = 0;
-  std::atomic<int> wakings_in_vain_{0};  // naps that have ended early since a message was over
 };
 
 }  // namespace offbeat
