@@ -30,7 +30,7 @@ namespace {
 struct FabricAddress {
   TcpAddress tcp;
   std::uint64_t provider = 0;  // a hash of its name
-  std::uint64_t bytes = 0;
+  std::uint64_t longest_message = 0;
   std::array<std::byte, 56> data{};
 };
 
@@ -163,14 +163,15 @@ NetworkAddress FabricNetwork::address() {
                                 (settings_.provider.empty() ? "" : " ") + "provider of libfabric");
   const std::string provider = info_->fabric_attr->prov_name;
   FabricAddress own = from(made);
-  own.bytes = own.data.size();
+  std::size_t bytes = own.data.size();
   int code = open();
-  if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &own.bytes);
+  if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &bytes);
   if (code != 0) {
     endpoint_.reset();
     return NetworkAddress::none("cannot open libfabric's " + provider + ": " + library_.strerror(code));
   }
   own.provider = fnv1a(provider);
+  own.longest_message = info_->ep_attr->max_msg_size;
   std::memcpy(made.data.data(), &own, sizeof own);
   return made;
 }
@@ -185,6 +186,8 @@ void FabricNetwork::connect(SetUp& set_up, const Locality& locality,
   for (int rank = 0; rank < set_up.size; ++rank)
     if (from(addresses[static_cast<std::size_t>(rank)]).provider != from(addresses.front()).provider)
       refuse(rank, "has another provider of libfabric than " + name_of(0));
+  for (const NetworkAddress& each : addresses)
+    longest_message_ = std::min<std::size_t>(longest_message_, from(each).longest_message);
   tcp_.connect(set_up, locality, addresses, key);
   constexpr int highest_tag = std::numeric_limits<int>::max();
   const std::uint64_t highest = tag_from(set_up.size - 1, Message::Stream::collective, highest_tag);
@@ -208,12 +211,10 @@ std::string FabricNetwork::name() const {
   return std::string("libfabric, by ") + info_->fabric_attr->prov_name + " from " + info_->domain_attr->name;
 }
 
-std::size_t FabricNetwork::longest_message(int /*rank*/) const { return info_->ep_attr->max_msg_size; }
-
 void FabricNetwork::require_possible(int /*tag*/, std::size_t bytes) const {
-  if (bytes > longest_message(0))
+  if (bytes > longest_message_)
     throw UsageError("the provider of libfabric carries messages of at most " +
-                     std::to_string(longest_message(0)) + " bytes");
+                     std::to_string(longest_message_) + " bytes");
 }
 
 // All sends are over, unless the group has failed.
