@@ -103,8 +103,11 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
   if (code != 0 || all == nullptr) return Info(nullptr, {library_.freeinfo});
   auto own = std::optional(tcp_.own_address());  // the way of TCP to the other ranks
   if (own->is_loopback && settings_.interface.empty()) own = own_usual_address();
+  const auto goes_over_ip = [](const fi_info& each) {
+    return each.addr_format == FI_SOCKADDR_IN || each.addr_format == FI_SOCKADDR_IN6;
+  };
   const auto is_on_interface = [&](const fi_info& each) {
-    if (each.addr_format != FI_SOCKADDR_IN && each.addr_format != FI_SOCKADDR_IN6) return false;
+    if (!goes_over_ip(each)) return false;
     if (each.src_addr == nullptr || !own) return false;
     const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
     return its && its->ip == own->ip;
@@ -117,7 +120,8 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
   };
   const fi_info* chosen = best;
   while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
-  return Info(library_.dupinfo(chosen != nullptr ? chosen : best), {library_.freeinfo});
+  if (chosen == nullptr && !(goes_over_ip(*best) && !settings_.interface.empty())) chosen = best;
+  return Info(chosen != nullptr ? library_.dupinfo(chosen) : nullptr, {library_.freeinfo});
 }
 
 int FabricNetwork::open() {
@@ -160,7 +164,8 @@ NetworkAddress FabricNetwork::address() {
   info_ = find_provider();
   if (info_ == nullptr)
     return NetworkAddress::none("has no fitting " + settings_.provider +
-                                (settings_.provider.empty() ? "" : " ") + "provider of libfabric");
+                                (settings_.provider.empty() ? "" : " ") + "provider of libfabric" +
+                                (settings_.interface.empty() ? "" : " at " + settings_.interface));
   const std::string provider = info_->fabric_attr->prov_name;
   FabricAddress own = from(made);
   std::size_t bytes = own.data.size();
