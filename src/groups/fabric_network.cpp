@@ -297,8 +297,8 @@ void FabricNetwork::post_queued(MessageQueue& queue) {
   }
 }
 
-// Few providers can cancel a message under way. The group has failed, so it needs no libfabric any more.
-// Other communicators may do so, and the memory of messages that they have forgotten stays.
+// Few providers can cancel a message under way. The group has failed, so it needs no libfabric any more. A
+// shared network stays open for its other communicators, so the memory of forgotten messages is never freed.
 void FabricNetwork::forget(const Message& message) noexcept {
   if (message.stream == Message::Stream::failure) return tcp_.forget(message);
   const std::lock_guard guard(lock_);
