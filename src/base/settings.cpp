@@ -125,8 +125,7 @@ std::vector<Setting> all_settings() {
               "thread advances them while the program computes"},
       Setting{"OFFBEAT_INTERFACE", name_parser("a network interface, such as eth0", &Settings::interface), "",
               AcrossRanks::may_differ,
-              "the interface of this machine that a group uses for TCP; unset: the one that the route to "
-              "MASTER_ADDR "
+              "the interface of this machine that a group uses; unset: the one that the route to MASTER_ADDR "
               "takes"},
       Setting{"OFFBEAT_BOARD_KIB", number_parser(&Settings::window_bytes, 0, 1 << 20, half_in_whole_chunks),
               "2048", AcrossRanks::equal,

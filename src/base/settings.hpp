@@ -47,7 +47,7 @@ struct Settings {
   int node_ranks;                  // 0: the real nodes
   NetworkChoice network;           // that connects the nodes of a group
   std::string provider;            // of libfabric; empty: libfabric chooses
-  std::string interface;           // of this machine, for TCP; empty: the one on the route to the other ranks
+  std::string interface;           // of this machine; empty: the one on the route to the other ranks
   std::size_t window_bytes;        // half of a rank's window on the board
   std::size_t memory_bytes;        // limit for all boards together
   std::size_t cache_bytes;

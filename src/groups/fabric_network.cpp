@@ -30,7 +30,7 @@ namespace {
 struct FabricAddress {
   TcpAddress tcp;
   std::uint64_t provider = 0;  // a hash of its name
-  std::uint64_t bytes = 0;
+  std::uint64_t longest_message = 0;
   std::array<std::byte, 56> data{};
 };
 
@@ -76,10 +76,10 @@ FabricNetwork::~FabricNetwork() {
 }
 
 // libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm
-// above them does not.
+// above them does not. The descriptor of `net`, an early form of `tcp`, always says that there is something.
 bool FabricNetwork::is_fitting(const fi_info& found) {
   const std::string_view provider = found.fabric_attr->prov_name;
-  return provider != "tcp" && provider != "net";
+  return provider != "tcp" && !provider.starts_with("net");
 }
 
 // Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
@@ -103,8 +103,11 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
   if (code != 0 || all == nullptr) return Info(nullptr, {library_.freeinfo});
   auto own = std::optional(tcp_.own_address());  // the way of TCP to the other ranks
   if (own->is_loopback && settings_.interface.empty()) own = own_usual_address();
+  const auto goes_over_ip = [](const fi_info& each) {
+    return each.addr_format == FI_SOCKADDR_IN || each.addr_format == FI_SOCKADDR_IN6;
+  };
   const auto is_on_interface = [&](const fi_info& each) {
-    if (each.addr_format != FI_SOCKADDR_IN && each.addr_format != FI_SOCKADDR_IN6) return false;
+    if (!goes_over_ip(each)) return false;
     if (each.src_addr == nullptr || !own) return false;
     const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
     return its && its->ip == own->ip;
@@ -117,7 +120,8 @@ FabricNetwork::Info FabricNetwork::find_provider() const {
   };
   const fi_info* chosen = best;
   while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
-  return Info(library_.dupinfo(chosen != nullptr ? chosen : best), {library_.freeinfo});
+  if (chosen == nullptr && !(goes_over_ip(*best) && !settings_.interface.empty())) chosen = best;
+  return Info(chosen != nullptr ? library_.dupinfo(chosen) : nullptr, {library_.freeinfo});
 }
 
 int FabricNetwork::open() {
@@ -159,18 +163,20 @@ NetworkAddress FabricNetwork::address() {
   if (!made.is_usable()) return made;
   info_ = find_provider();
   if (info_ == nullptr)
-    return NetworkAddress::none("has no " + (settings_.provider.empty() ? "fitting" : settings_.provider) +
-                                " provider of libfabric");
+    return NetworkAddress::none("has no fitting " + settings_.provider +
+                                (settings_.provider.empty() ? "" : " ") + "provider of libfabric" +
+                                (settings_.interface.empty() ? "" : " at " + settings_.interface));
   const std::string provider = info_->fabric_attr->prov_name;
   FabricAddress own = from(made);
-  own.bytes = own.data.size();
+  std::size_t bytes = own.data.size();
   int code = open();
-  if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &own.bytes);
+  if (code == 0) code = -fi_getname(&endpoint_->self->fid, own.data.data(), &bytes);
   if (code != 0) {
     endpoint_.reset();
     return NetworkAddress::none("cannot open libfabric's " + provider + ": " + library_.strerror(code));
   }
   own.provider = fnv1a(provider);
+  own.longest_message = info_->ep_attr->max_msg_size;
   std::memcpy(made.data.data(), &own, sizeof own);
   return made;
 }
@@ -185,6 +191,8 @@ void FabricNetwork::connect(SetUp& set_up, const Locality& locality,
   for (int rank = 0; rank < set_up.size; ++rank)
     if (from(addresses[static_cast<std::size_t>(rank)]).provider != from(addresses.front()).provider)
       refuse(rank, "has another provider of libfabric than " + name_of(0));
+  for (const NetworkAddress& each : addresses)
+    longest_message_ = std::min<std::size_t>(longest_message_, from(each).longest_message);
   tcp_.connect(set_up, locality, addresses, key);
   constexpr int highest_tag = std::numeric_limits<int>::max();
   const std::uint64_t highest = tag_from(set_up.size - 1, Message::Stream::collective, highest_tag);
@@ -208,12 +216,10 @@ std::string FabricNetwork::name() const {
   return std::string("libfabric, by ") + info_->fabric_attr->prov_name + " from " + info_->domain_attr->name;
 }
 
-std::size_t FabricNetwork::longest_message(int /*rank*/) const { return info_->ep_attr->max_msg_size; }
-
 void FabricNetwork::require_possible(int /*tag*/, std::size_t bytes) const {
-  if (bytes > longest_message(0))
+  if (bytes > longest_message_)
     throw UsageError("the provider of libfabric carries messages of at most " +
-                     std::to_string(longest_message(0)) + " bytes");
+                     std::to_string(longest_message_) + " bytes");
 }
 
 // All sends are over, unless the group has failed.
@@ -291,8 +297,8 @@ void FabricNetwork::post_queued(MessageQueue& queue) {
   }
 }
 
-// Few providers can cancel a message under way. The group has failed, so it needs no libfabric any more.
-// Other communicators may do so, and the memory of messages that they have forgotten stays.
+// Few providers can cancel a message under way. The group has failed, so it needs no libfabric any more. A
+// shared network stays open for its other communicators, so the memory of forgotten messages is never freed.
 void FabricNetwork::forget(const Message& message) noexcept {
   if (message.stream == Message::Stream::failure) return tcp_.forget(message);
   const std::lock_guard guard(lock_);
@@ -338,22 +344,22 @@ bool FabricNetwork::move_all(std::span<Message* const> messages) {
 bool FabricNetwork::poll() {
   if (endpoint_ == nullptr) return false;
   std::array<fi_cq_tagged_entry, 16> entries;
+  constexpr int most_looks = 64;  // others wait for the lock
   bool has_moved = false;
-  for (;;) {
+  for (int look = 0; look < most_looks; ++look) {
     const ssize_t count = fi_cq_read(endpoint_->completions.get(), entries.data(), entries.size());
     if (count == -FI_EAVAIL) {
       end_in_error();
     } else if (count > 0) {
       for (const fi_cq_tagged_entry& each : std::span(entries).first(static_cast<std::size_t>(count)))
         end(*static_cast<FabricOperation*>(each.op_context), each.tag, each.len);
+      has_moved = true;
     } else if (count == -FI_EAGAIN || count == -FI_EINTR || count == 0) {
       break;
     } else {
       fail(static_cast<int>(-count));
     }
-    has_moved = true;
   }
-  if (has_moved) wakings_in_vain_.store(0, std::memory_order_relaxed);
   if (std::exchange(has_queued_, false)) {
     for (Peer& each : peers_) post_queued(each.unsent);
     post_queued(unposted_receives_);
@@ -379,7 +385,8 @@ void FabricNetwork::end(FabricOperation& operation, std::uint64_t tag, std::size
 
 void FabricNetwork::end_in_error() {
   fi_cq_err_entry error{};
-  if (fi_cq_readerr(endpoint_->completions.get(), &error, 0) < 0 || error.op_context == nullptr) return;
+  if (fi_cq_readerr(endpoint_->completions.get(), &error, 0) < 0) return;
+  if (error.op_context == nullptr) fail(error.err);
   auto& operation = *static_cast<FabricOperation*>(error.op_context);
   Message* const message = operation.message;
   if (error.err == FI_ETRUNC && message != nullptr)
@@ -448,21 +455,19 @@ SleepCall FabricNetwork::sleep() {
       .state = this};
 }
 
-// There may be completions although the descriptor says nothing, unless the provider lets this rank wait.
-// Other descriptors always say that there is something: that of the provider `net` in libfabric 1.17.
+// If fi_trywait() fails, a completion may be there, so do not sleep.
 void FabricNetwork::nap(std::int64_t at_most_ns) {
-  constexpr int most_in_vain = 64;  // pieces of a long message may come before it is complete
   const timespec limit{static_cast<time_t>(at_most_ns / ns_per_s), static_cast<long>(at_most_ns % ns_per_s)};
+  pollfd each{.fd = -1, .events = POLLIN, .revents = 0};  // sleeps for all the time
   {
     const std::lock_guard guard(lock_);
-    if (endpoint_ == nullptr) return;
-    fid* all = &endpoint_->completions->fid;
-    if (fi_trywait(endpoint_->fabric.get(), &all, 1) != 0) return;
+    if (endpoint_ != nullptr) {
+      fid* all = &endpoint_->completions->fid;
+      if (fi_trywait(endpoint_->fabric.get(), &all, 1) != 0) return;
+      each.fd = descriptor_;
+    }
   }
-  pollfd each{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  const bool is_lying = wakings_in_vain_.load(std::memory_order_relaxed) >= most_in_vain;
-  if (ppoll(&each, is_lying ? 0 : 1, &limit, nullptr) > 0)
-    wakings_in_vain_.fetch_add(1, std::memory_order_relaxed);
+  ppoll(&each, 1, &limit, nullptr);
 }
 
 }  // namespace offbeat

@@ -13,6 +13,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/pool.hpp"
+#include "groups/network.hpp"
 #include "groups/operations_under_way.hpp"
 #include "groups/tcp_network.hpp"
 #include "groups/time_report.hpp"
@@ -90,7 +91,7 @@ std::uint64_t identity_of_build(const Selection& selection) {
         shape.failure_texts_offset(), shape.stages_offset(), shape.signs_in_stage(),
         shape.round_words_in_stage(), shape.tree_lines_in_stage(), shape.records_in_stage(),
         shape.steps_in_stage(), shape.relay_words_in_stage(), shape.windows_in_stage(),
-        shape.channels_offset(), shape.rings_offset(), shape.total_bytes()})
+        shape.channels_offset(), shape.rings_offset(), shape.total_bytes(), sizeof(NetworkAddress)})
     text += ' ' + std::to_string(number);
   return selection.hash_of_built_in(fnv1a(text));
 }

@@ -52,7 +52,7 @@ class TcpNetwork final : public OwnNetwork {
 
   // Connects to a rank to which this one does not send, to hear of its end.
   void watch_over(int rank);
-  // Where the rank listens. Call it after connect().
+  // Where the rank listens. connect() may still change it.
   [[nodiscard]] const TcpAddress& own_address() const { return own_; }
   // Returns how many connections there are, including those of strangers.
   [[nodiscard]] std::size_t connections() const { return connections_.size(); }

@@ -25,7 +25,7 @@ class OwnNetworks : public testing::TestWithParam<Kind> {
   OwnNetworks() {
     settings_.network = GetParam().choice;
     settings_.provider = GetParam().provider;
-    settings_.interface = "lo";
+    if (settings_.provider != "sockets") settings_.interface = "lo";  // which sockets leaves out
   }
   void SetUp() override {
     const auto network = make_own_network(settings_);
@@ -41,7 +41,6 @@ class OwnNetworks : public testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(By, OwnNetworks,
                          testing::Values(Kind{"tcp", NetworkChoice::tcp, ""},
                                          Kind{"fabric_tcp", NetworkChoice::libfabric, "tcp"},
-                                         Kind{"fabric_net", NetworkChoice::libfabric, "net"},
                                          Kind{"fabric_sockets", NetworkChoice::libfabric, "sockets"}),
                          [](const auto& tested) { return tested.param.name; });
 
@@ -168,16 +167,42 @@ TEST_P(OwnNetworks, UnequalLengthsAreAnError) {
   }
 }
 
-TEST(OwnNetwork, AProviderThatLibfabricLacksIsNamed) {
+TEST_P(OwnNetworks, WithNothingToDoANapLasts) {
+  Ranks ranks(2, settings_);
+  const auto send = sending(1, 0, 1'000'000, 5);
+  const auto receive = receiving(0, 0, 1'000'000);
+  ranks[0].begin(send->message);
+  ranks[1].begin(receive->message);
+  ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over && send->message.is_over; }));
+  const auto most_naps_of = [&](auto&& prepare) {
+    int naps = 0;
+    for (const std::int64_t until_ns = monotonic_ns() + 200 * ns_per_ms; monotonic_ns() < until_ns; ++naps) {
+      prepare();
+      if (const SleepCall sleep = ranks[0].sleep(); sleep.call != nullptr) sleep(10 * ns_per_ms);
+    }
+    return naps;
+  };
+  if (ranks[0].sleep().call == nullptr) GTEST_SKIP() << "it has no descriptor";
+  EXPECT_LT(most_naps_of([&] { ranks[0].move_all({}); }), 100);
+  ranks[0].leave(true);
+  if (!is_tcp()) EXPECT_LT(most_naps_of([] {}), 22);
+}
+
+class Unusable : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Providers, Unusable, testing::Values("none", "net"));
+
+TEST_P(Unusable, TheProviderIsNamed) {
   Settings settings;
   settings.network = NetworkChoice::libfabric;
-  settings.provider = "none";
+  settings.provider = GetParam();
+  settings.interface = "lo";
   const auto network = make_own_network(settings);
   if (network == nullptr) GTEST_SKIP() << "this machine " << built_without_network;
   const NetworkAddress address = network->address();
   const std::string why_not = address.why_not.data();
   if (why_not.ends_with(".so.1")) GTEST_SKIP() << "this machine " << why_not;
-  EXPECT_EQ(why_not, "has no none provider of libfabric");
+  EXPECT_EQ(why_not, "has no fitting " + settings.provider + " provider of libfabric at lo");
 }
 
 // -- ends
