@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -55,7 +56,15 @@ constexpr std::uint64_t tag_from(int rank, Message::Stream stream, int tag) {
          static_cast<std::uint64_t>(stream) << tag_bits | static_cast<std::uint64_t>(tag);
 }
 
+constinit SpinLock list_lock;
+constinit bool has_exit_handler = false;
+
 }  // namespace
+
+std::vector<FabricNetwork*>& FabricNetwork::all() {
+  static auto* const made = new std::vector<FabricNetwork*>;  // groups may end after static objects
+  return *made;
+}
 
 bool FabricLibrary::load() {
   void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -72,7 +81,37 @@ bool FabricLibrary::load() {
 
 // A child of fork() has no part in its parent's endpoint.
 FabricNetwork::~FabricNetwork() {
-  if (getpid() != process_) static_cast<void>(endpoint_.release());
+  if (getpid() != process_) {
+    static_cast<void>(endpoint_.release());
+    return;
+  }
+  const std::lock_guard guard(list_lock);
+  std::erase(all(), this);
+}
+
+// libfabric is loaded, so its destructors run after stop_all().
+void FabricNetwork::enlist() {
+  const std::lock_guard guard(list_lock);
+  if (!std::exchange(has_exit_handler, true)) static_cast<void>(std::atexit(stop_all));
+  all().push_back(this);
+}
+
+void FabricNetwork::stop_all() {
+  if (!list_lock.try_lock()) return;
+  const std::lock_guard guard(list_lock, std::adopt_lock);
+  for (FabricNetwork* each : all()) each->stop();
+}
+
+// A thread that has the lock may have called exit() in a signal handler.
+void FabricNetwork::stop() {
+  if (getpid() != process_) return;
+  for (int look = 0; !lock_.try_lock(); ++look) {
+    if (look == 1000) return;
+    usleep(1000);
+  }
+  const std::lock_guard guard(lock_, std::adopt_lock);
+  static_cast<void>(endpoint_.release());
+  closed_ns_ = std::numeric_limits<std::int64_t>::max();
 }
 
 // libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm
@@ -159,6 +198,7 @@ int FabricNetwork::open() {
 NetworkAddress FabricNetwork::address() {
   if (!library_.load()) return NetworkAddress::none("has no libfabric.so.1");
   LingeringEndpoints::of_process().poll();
+  enlist();
   NetworkAddress made = tcp_.address();
   if (!made.is_usable()) return made;
   info_ = find_provider();

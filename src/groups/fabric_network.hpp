@@ -78,6 +78,12 @@ class FabricNetwork final : public OwnNetwork {
         0;  // when TCP told of its end, or 0; later if libfabric has moved something since
   };
 
+  // -- the end of the process. libfabric's destructors run while other threads may still look for messages.
+  [[nodiscard]] static std::vector<FabricNetwork*>& all();
+  void enlist();
+  static void stop_all();
+  void stop();
+
   // -- opening
   [[nodiscard]] static bool is_fitting(const fi_info& found);
   // Returns null if there is none.

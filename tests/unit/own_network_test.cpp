@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "network_ranks.hpp"
@@ -206,6 +208,19 @@ TEST_P(Unusable, TheProviderIsNamed) {
 }
 
 // -- ends
+
+TEST_P(OwnNetworks, AThreadMayLookWhileTheProcessEnds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto exit_while_looking = [this] {
+    auto& ranks = *new Ranks(2, settings_);
+    std::thread([&] {
+      for (;;) ranks[0].move_all({});
+    }).detach();
+    usleep(10'000);
+    std::exit(0);
+  };
+  EXPECT_EXIT(exit_while_looking(), testing::ExitedWithCode(0), "");
+}
 
 // Said of a rank to which TCP has not connected yet. libfabric may be quicker.
 constexpr const char* gone = "the process of rank 1 has died, or has left the group";
