@@ -92,6 +92,7 @@ static void begin_in_vain(MPI_Comm communicator, MPI_Request *request) {
 /* Begins all requests of a list. A failure ends all use of a communicator, so it has a new one. */
 static void begin_all(const char *list, MPI_Request requests[MOST]) {
   MPI_Request in_vain = MPI_REQUEST_NULL;
+  for (int k = 0; k < MOST; ++k) requests[k] = MPI_REQUEST_NULL;
   if (has_failed_collective(list)) {
     MPI_Comm_dup(MPI_COMM_WORLD, &places[BAD]);
     MPI_Comm_set_errhandler(places[BAD], MPI_ERRORS_RETURN);
@@ -255,7 +256,6 @@ static void check_row(const struct row *row, int has_handler, int ignores) {
   struct call call;
   char happened[3 * MOST];
   const char *outcome = NULL;
-  for (int k = 0; k < MOST; ++k) requests[k] = MPI_REQUEST_NULL;
   within(20, "%s %s", function_names[row->function], row->list);
   begin_all(row->list, requests);
   if (world_rank == 0) {
@@ -286,7 +286,6 @@ static void test_until_a_message_has_moved(void) {
   MPI_Request requests[MOST], receive = MPI_REQUEST_NULL;
   MPI_Status statuses[2];
   int flag = 0;
-  for (int k = 0; k < MOST; ++k) requests[k] = MPI_REQUEST_NULL;
   within(20, "testall gives turns after a failure");
   begin_all("f", requests);
   if (world_rank == 0) MPI_Irecv(to_all, 2 * LONG, MPI_INT, 1, LATE, places[MESSAGES], &receive);
