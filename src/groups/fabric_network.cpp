@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/fabric_network.hpp"
 
-#include <dlfcn.h>
 #include <poll.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
@@ -66,17 +65,6 @@ std::vector<FabricNetwork*>& FabricNetwork::all() {
   return *made;
 }
 
-bool FabricLibrary::load() {
-  void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return false;
-  const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    return function != nullptr;
-  };
-  return find("fi_getinfo", getinfo) && find("fi_dupinfo", dupinfo) && find("fi_freeinfo", freeinfo) &&
-         find("fi_fabric", fabric) && find("fi_strerror", strerror);
-}
-
 // -- opening and closing
 
 // A child of fork() has no part in its parent's endpoint.
@@ -112,55 +100,6 @@ void FabricNetwork::stop() {
   const std::lock_guard guard(lock_, std::adopt_lock);
   static_cast<void>(endpoint_.release());
   closed_ns_ = std::numeric_limits<std::int64_t>::max();
-}
-
-// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and ofi_rxm
-// above them does not. The descriptor of `net`, an early form of `tcp`, always says that there is something.
-bool FabricNetwork::is_fitting(const fi_info& found) {
-  const std::string_view provider = found.fabric_attr->prov_name;
-  return provider != "tcp" && !provider.starts_with("net");
-}
-
-// Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
-// all memory of messages (FI_MR_LOCAL) does not fit. One that goes over IP takes the interface of TCP, and
-// any other its first domain.
-FabricNetwork::Info FabricNetwork::find_provider() const {
-  Info hints(library_.dupinfo(nullptr), {library_.freeinfo});
-  if (hints == nullptr) throw std::bad_alloc();
-  hints->caps = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-  if (!settings_.provider.empty()) hints->fabric_attr->prov_name = strdup(settings_.provider.c_str());
-  fi_info* found = nullptr;
-  const int code = library_.getinfo(FI_VERSION(1, 9), nullptr, nullptr, 0, hints.get(), &found);
-  const Info all(found, {library_.freeinfo});
-  if (code != 0 || all == nullptr) return Info(nullptr, {library_.freeinfo});
-  auto own = std::optional(tcp_.own_address());  // the way of TCP to the other ranks
-  if (own->is_loopback && settings_.interface.empty()) own = own_usual_address();
-  const auto goes_over_ip = [](const fi_info& each) {
-    return each.addr_format == FI_SOCKADDR_IN || each.addr_format == FI_SOCKADDR_IN6;
-  };
-  const auto is_on_interface = [&](const fi_info& each) {
-    if (!goes_over_ip(each)) return false;
-    if (each.src_addr == nullptr || !own) return false;
-    const auto its = tcp_address_of(static_cast<const sockaddr*>(each.src_addr));
-    return its && its->ip == own->ip;
-  };
-  const fi_info* best = found;
-  while (best != nullptr && !is_fitting(*best)) best = best->next;
-  if (best == nullptr) return Info(nullptr, {library_.freeinfo});
-  const auto is_same_provider = [&](const fi_info& each) {
-    return std::strcmp(each.fabric_attr->prov_name, best->fabric_attr->prov_name) == 0;
-  };
-  const fi_info* chosen = best;
-  while (chosen != nullptr && !(is_same_provider(*chosen) && is_on_interface(*chosen))) chosen = chosen->next;
-  if (chosen == nullptr && !(goes_over_ip(*best) && !settings_.interface.empty())) chosen = best;
-  return Info(chosen != nullptr ? library_.dupinfo(chosen) : nullptr, {library_.freeinfo});
 }
 
 int FabricNetwork::open() {
@@ -201,7 +140,9 @@ NetworkAddress FabricNetwork::address() {
   enlist();
   NetworkAddress made = tcp_.address();
   if (!made.is_usable()) return made;
-  info_ = find_provider();
+  auto own_address = std::optional(tcp_.own_address());  // the way of TCP to the other ranks
+  if (own_address->is_loopback && settings_.interface.empty()) own_address = own_usual_address();
+  info_ = find_provider(library_, settings_.provider, own_address, !settings_.interface.empty());
   if (info_ == nullptr)
     return NetworkAddress::none("has no fitting " + settings_.provider +
                                 (settings_.provider.empty() ? "" : " ") + "provider of libfabric" +

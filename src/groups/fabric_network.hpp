@@ -20,22 +20,11 @@
 
 #include "base/spin_lock.hpp"
 #include "groups/fabric_lingering.hpp"
+#include "groups/fabric_provider.hpp"
 #include "groups/own_network.hpp"
 #include "groups/tcp_network.hpp"
 
 namespace offbeat {
-
-// The functions that libfabric exports. All others are reached through the objects that it returns.
-struct FabricLibrary {
-  decltype(&::fi_getinfo) getinfo = nullptr;
-  decltype(&::fi_dupinfo) dupinfo = nullptr;
-  decltype(&::fi_freeinfo) freeinfo = nullptr;
-  decltype(&::fi_fabric) fabric = nullptr;
-  decltype(&::fi_strerror) strerror = nullptr;
-
-  // Returns false if the machine has no libfabric.
-  [[nodiscard]] bool load();
-};
 
 class FabricNetwork final : public OwnNetwork {
  public:
@@ -62,12 +51,6 @@ class FabricNetwork final : public OwnNetwork {
   void share(std::span<const int> numbers, std::string_view space) override;
 
  private:
-  struct FreeInfo {
-    decltype(&::fi_freeinfo) free;
-    void operator()(fi_info* info) const { free(info); }
-  };
-  using Info = std::unique_ptr<fi_info, FreeInfo>;
-
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool is_watched = false;
@@ -85,9 +68,6 @@ class FabricNetwork final : public OwnNetwork {
   void stop();
 
   // -- opening
-  [[nodiscard]] static bool is_fitting(const fi_info& found);
-  // Returns null if there is none.
-  [[nodiscard]] Info find_provider() const;
   // Returns the error code of libfabric.
   [[nodiscard]] int open();
   void nap(std::int64_t at_most_ns);
@@ -115,7 +95,7 @@ class FabricNetwork final : public OwnNetwork {
   TcpNetwork tcp_;
   const pid_t process_ = getpid();
   FabricLibrary library_;
-  Info info_;
+  FabricInfo info_;
   std::unique_ptr<FabricEndpoint> endpoint_;  // null before address(), after leave() and after a failure
   std::int64_t closed_ns_ = 0;                // when the endpoint was closed after a failure
   int descriptor_ = -1;  // readable if there are completions; negative: the provider has none

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "groups/fabric_provider.hpp"
+
+#include <dlfcn.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <type_traits>
+
+namespace offbeat {
+namespace {
+
+std::string_view name_of(const fi_info& info) { return info.fabric_attr->prov_name; }
+
+// libfabric's own streams hold up all messages of a rank behind one that nobody receives yet, and the layer
+// above them does not. The descriptor of `net`, an early form of `tcp`, always says that there is something.
+bool is_fitting(const fi_info& found) {
+  return name_of(found) != "tcp" && !name_of(found).starts_with("net");
+}
+
+bool goes_over_ip(const fi_info& info) {
+  return info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
+}
+
+bool is_at(const fi_info& info, const std::optional<TcpAddress>& own) {
+  if (!goes_over_ip(info) || info.src_addr == nullptr || !own) return false;
+  const auto its = tcp_address_of(static_cast<const sockaddr*>(info.src_addr));
+  return its && its->ip == own->ip;
+}
+
+// Modes of memory that other ranks read are all right, because there is none. A provider that wants to know
+// all memory of messages (FI_MR_LOCAL) does not fit.
+FabricInfo ask(const FabricLibrary& library, const std::string& name) {
+  const FabricInfo hints(library.dupinfo(nullptr), {library.freeinfo});
+  if (hints == nullptr) throw std::bad_alloc();
+  hints->caps = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  if (!name.empty()) hints->fabric_attr->prov_name = strdup(name.c_str());
+  fi_info* found = nullptr;
+  const int code = library.getinfo(FI_VERSION(1, 9), nullptr, nullptr, 0, hints.get(), &found);
+  return FabricInfo(code == 0 ? found : nullptr, {library.freeinfo});
+}
+
+// Whether this is its name, or that of some of its layers.
+bool is_named(const fi_info& found, const std::string& name) {
+  const std::string its = ";" + std::string(name_of(found)) + ";";
+  return name.empty() || its.find(";" + name + ";") != std::string::npos;
+}
+
+const fi_info* first_fitting(const fi_info* found, const std::string& name) {
+  while (found != nullptr && !(is_named(*found, name) && is_fitting(*found))) found = found->next;
+  return found;
+}
+
+}  // namespace
+
+bool FabricLibrary::load() {
+  void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    return function != nullptr;
+  };
+  return find("fi_getinfo", getinfo) && find("fi_dupinfo", dupinfo) && find("fi_freeinfo", freeinfo) &&
+         find("fi_fabric", fabric) && find("fi_strerror", strerror);
+}
+
+// Asked for a name, libfabric 2 leaves out the layer above a provider that has tagged messages itself.
+FabricInfo find_provider(const FabricLibrary& library, const std::string& name,
+                         const std::optional<TcpAddress>& own, bool must_be_there) {
+  FabricInfo all = ask(library, name);
+  if (first_fitting(all.get(), name) == nullptr && !name.empty()) all = ask(library, "");
+  const fi_info* const best = first_fitting(all.get(), name);
+  if (best == nullptr) return FabricInfo(nullptr, {library.freeinfo});
+  const fi_info* chosen = best;
+  while (chosen != nullptr && !(name_of(*chosen) == name_of(*best) && is_at(*chosen, own)))
+    chosen = chosen->next;
+  if (chosen == nullptr && !(goes_over_ip(*best) && must_be_there)) chosen = best;
+  return FabricInfo(chosen != nullptr ? library.dupinfo(chosen) : nullptr, {library.freeinfo});
+}
+
+}  // namespace offbeat
