@@ -3,8 +3,8 @@
 //
 // COLLECTIVE: allreduce, for example. SIZES: bytes of MPI_FLOAT, with commas, of the vector or, where there
 // is one for each rank, of a block, as in `offbeat bench`. SECONDS: for each size. LATE: one, two, half (so
-// many nodes, the last ones), random or ascending; SKEW_US: by how much at most. All ranks of a node are late
-// together.
+// many nodes, the last ones), random or ascending, in which all ranks of a node are late together, or rank
+// (only the last one); SKEW_US: by how much at most.
 //
 // Without LATE calls follow one another, and a sample is the time of a call in a batch of them, on the
 // slowest rank. Where there is a root, such calls would overlap: there ranks sleep to one instant before each
@@ -56,8 +56,9 @@ static void find_nodes(void) {
   nodes = about[1];
 }
 
-// Returns how late this node is in call number k, as a part of the skew.
+// Returns how late this rank is in call number k, as a part of the skew.
 static double lateness(const char* pattern, unsigned k) {
+  if (strcmp(pattern, "rank") == 0) return rank == ranks - 1;
   if (strcmp(pattern, "one") == 0) return node == nodes - 1;
   if (strcmp(pattern, "two") == 0) return node >= nodes - 2;
   if (strcmp(pattern, "half") == 0) return node >= nodes - nodes / 2;

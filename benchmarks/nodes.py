@@ -62,7 +62,7 @@ class Job:
     collective: str
     shape: str
     mpi: str
-    late: str  # which nodes are late; "": none
+    late: str  # which nodes or rank; "": none
     skew: float
     algorithm: str
 
@@ -299,7 +299,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--no-forced", dest="forced", action="store_false", help="measure only the MPI's default algorithm"
     )
-    parser.add_argument("--late", type=words, default=[], help="of one, two, half, random, ascending")
+    parser.add_argument("--late", type=words, default=[], help="of one, two, half, random, ascending, rank")
     parser.add_argument(
         "--skews", type=lambda text: [float(word) for word in words(text)], default=[0.5, 1.5, 10]
     )
