@@ -82,8 +82,9 @@ struct Immediate {
   // Runs the call as a coroutine: in virtual time, or on a rank that has other work meanwhile. If the slots
   // do not hold the call, it continues with the algorithm's `run`.
   Task (*run_in_steps)(Endpoint net, Call call, const Expression& self);
-  // The immediate form for more ranks than most_ranks; null if there is none.
+  // The immediate forms for more ranks than most_ranks, and for longer calls; null if there is none.
   const Immediate* for_more_ranks = nullptr;
+  const Immediate* for_longer = nullptr;
   bool takes_lists = true;  // accepts blocks of different lengths
 };
 
@@ -203,7 +204,8 @@ struct Expression {
                                                      std::size_t bytes) {
   const Immediate* form = algorithm.immediate;
   while (form != nullptr && ranks > form->most_ranks) form = form->for_more_ranks;
-  return form != nullptr && bytes <= form->most_bytes(ranks) ? form : nullptr;
+  while (form != nullptr && bytes > form->most_bytes(ranks)) form = form->for_longer;
+  return form;
 }
 
 // The limit on lanes: more would not fit in the tags that every MPI has, with several collectives in flight.

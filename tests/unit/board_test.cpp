@@ -35,6 +35,7 @@
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/board/board_round.hpp"
 #include "collectives/board/bruck_in_slots.hpp"
+#include "collectives/board/immediate_butterfly.hpp"
 #include "collectives/board/relayed_bcast.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
@@ -717,9 +718,9 @@ Task between_barriers(Endpoint net, Call call, const Expression& self) {
 TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
   const Algorithm algorithm = allreduce_on_board("between_barriers", between_barriers);
   const Algorithm& concurrent_ranks = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
-  Algorithm in_tree = concurrent_ranks;
-  in_tree.immediate = &immediate_tree<TreeForm<Collective::barrier, 1>>;
-  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&concurrent_ranks, &in_tree}) {
+  Algorithm in_butterfly = concurrent_ranks;
+  in_butterfly.immediate = &immediate_butterfly<Collective::barrier, 1>;
+  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&concurrent_ranks, &in_butterfly}) {
     for (const int ranks : {2, 3}) {
       Expression expression;
       expression.algorithm = &algorithm;
@@ -944,7 +945,7 @@ class EveryInterleavingOfThreeCalls : public testing::TestWithParam<Collective> 
 TEST_P(EveryInterleavingOfThreeCalls, InSlots) { explore_all(3, in_slots); }
 TEST_P(EveryInterleavingOfThreeCalls, ThroughWindows) { explore_all(1025, through_windows); }
 
-// Calls for many ranks, made by a few: a tree of groups of two, and Bruck's steps.
+// Calls for many ranks, made by a few: a tree and a butterfly of groups of two, and Bruck's steps.
 
 const Immediate* for_many(Collective collective) {
   switch (collective) {
@@ -973,6 +974,17 @@ Expression as_for_many(Collective collective) {
 }
 
 Step among_many(const Case& what) { return {what, as_for_many(what.collective)}; }
+
+Step in_butterfly(const Case& what) {
+  static const Algorithm algorithm = [] {
+    Algorithm made = allreduce_on_board("in_butterfly", nullptr);
+    made.immediate = &immediate_butterfly<Collective::allreduce, 1>;
+    return made;
+  }();
+  Expression expression;
+  expression.algorithm = &algorithm;
+  return {what, expression};
+}
 
 class EveryInterleavingAmongMany : public testing::TestWithParam<int> {
  protected:
@@ -1006,6 +1018,8 @@ TEST_P(EveryInterleavingAmongMany, OneCall) {
         explore_all_of({among_many({collective, count, root, Operation::weave, root % 2 != 0})});
     }
   }
+  for (const std::size_t count : {3, 20})
+    explore_all_of({in_butterfly({Collective::allreduce, count, 0, Operation::weave, count == 3})});
 }
 
 // The third call comes to the half of the board that the first one used, and the fifth, too. Among them are
@@ -1025,6 +1039,7 @@ class EveryInterleavingOfCallsAmongMany : public EveryInterleavingAmongMany {
     calls.push_back(in_slots({.collective = Collective::alltoallv, .count = 3, .one_way = true}));
     calls.push_back(in_slots({Collective::bcast, 3, 1}));
     calls.push_back(in_slots({Collective::reduce, 3, 1}));
+    calls.push_back(in_butterfly({Collective::allreduce, 3}));
     std::size_t sequences = 1;
     for (std::size_t k = 0; k < length; ++k) sequences *= calls.size();
     for (std::size_t k = 0; k < sequences; k += every) {

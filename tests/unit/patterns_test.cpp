@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "patterns/blocks.hpp"
 #include "patterns/butterfly.hpp"
 #include "patterns/knomial_tree.hpp"
+#include "patterns/radix_butterfly.hpp"
 #include "patterns/radix_tree.hpp"
 #include "patterns/rank_map.hpp"
 #include "patterns/straggler_rounds.hpp"
@@ -237,6 +239,46 @@ TEST(RadixTree, JoinsRangesOfRanksForEveryRoot) {
         for (int rank = 0; rank < ranks; ++rank)
           ASSERT_EQ(parents[static_cast<std::size_t>(rank)] == -1, rank == root);
       }
+    }
+  }
+}
+
+// Every rank ends with all ranks, in order, and each knows who takes its data.
+TEST(RadixButterfly, JoinsRangesOfRanksOnEveryRank) {
+  for (int bits = 1; bits <= 3; ++bits) {
+    for (int ranks = 1; ranks <= 70; ++ranks) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, 2^" + std::to_string(bits));
+      std::vector<std::vector<int>> held;
+      for (int rank = 0; rank < ranks; ++rank) held.push_back({rank});
+      const int levels = RadixButterfly(0, ranks, bits).levels();
+      for (int level = 0; level < levels; ++level) {
+        std::vector<std::vector<int>> takers(held.size());
+        std::vector<std::vector<int>> next;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const RadixButterfly::Group group = RadixButterfly(rank, ranks, bits).group(level);
+          ASSERT_LE(group.size(), 1 << bits);
+          std::vector<int>& mine = next.emplace_back();
+          for (int block = 0; block < group.size(); ++block) {
+            const bool is_own = block == group.own_block();
+            const auto source = static_cast<std::size_t>(is_own ? rank : group.source(block));
+            if (!is_own) takers[source].push_back(rank);
+            mine.insert(mine.end(), held[source].begin(), held[source].end());
+          }
+        }
+        for (int rank = 0; rank < ranks; ++rank) {
+          std::vector<int> known;
+          const auto note = [&](int taker) {
+            known.push_back(taker);
+            return true;
+          };
+          EXPECT_TRUE(RadixButterfly(rank, ranks, bits).group(level).all_takers_satisfy(note));
+          EXPECT_EQ(known, takers[static_cast<std::size_t>(rank)]) << "rank " << rank << ", level " << level;
+        }
+        held = next;
+      }
+      std::vector<int> all(static_cast<std::size_t>(ranks));
+      std::iota(all.begin(), all.end(), 0);
+      for (const std::vector<int>& each : held) EXPECT_EQ(each, all);
     }
   }
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: each rank writes the number of the call beside its slot when it arrives, and looks for the numbers of
-// the others. It runs on one node, on the board. No two ranks write to one cache line. More than 16 ranks
-// look along a tree, up to rank 0 and down again (board/immediate_tree.hpp).
-// Cost: after the last arrival one cache line transfer to each of the others. In the tree 2 log4(p)
-// transfers.
-// Source: Mellor-Crummey and Scott 1991: their central counter and tree barrier, with a sequence number
-// instead of the sense, and a word for each rank instead of the count.
+// the others. It runs on one node, on the board. No two ranks write to one cache line. More than 7 ranks
+// look at groups of four, and groups of groups (board/immediate_butterfly.hpp).
+// Cost: after the last arrival one cache line transfer to each of the others. In the groups three for each of
+// log4(p) levels.
+// Source: Mellor-Crummey and Scott 1991: their central counter, with a sequence number instead of the sense,
+// and a word for each rank instead of the count. Hensgen et al. 1988: the dissemination barrier.
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/board/immediate.hpp"
-#include "collectives/board/tree_form.hpp"
+#include "collectives/board/immediate_butterfly.hpp"
 
 namespace offbeat::barrier_algorithms {
 namespace {
 
 class BarrierInSlots {
  public:
-  static constexpr int most_ranks = most_ranks_without_tree;
+  static constexpr int most_ranks = 7;
   static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 
@@ -49,8 +49,8 @@ const Algorithm arrival_counter{
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::one_node},
     .source = "Mellor-Crummey and Scott 1991",
-    .immediate = &immediate<BarrierInSlots, form_for_many_ranks<Collective::barrier>>,
-    .run = run_in_steps<TreePass<TreeForm<Collective::barrier>>>,
+    .immediate = &immediate<BarrierInSlots, &immediate_butterfly<Collective::barrier>>,
+    .run = run_in_steps<ButterflyPass<Collective::barrier>>,
 };
 
 }  // namespace offbeat::barrier_algorithms

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A slot may be written again as soon as its readers are done with it. This file is for forms in which few
-// ranks read a slot: the neighbors of a rank in a tree, or the ranks at distances 1, 2, 4 and so on.
+// ranks read a slot: the neighbors of a rank in a tree or a butterfly, or the ranks at distances 1, 2, 4 and
+// so on.
 //
 // Collective s writes to the half of the board that s - 2 used. A few other ranks have read what this rank
 // wrote in s - 2, and this rank remembers them (Board::Readers). It may write as soon as they have all ended
@@ -20,6 +21,7 @@
 #include <array>
 
 #include "collectives/board/round_beginning.hpp"
+#include "patterns/radix_butterfly.hpp"
 
 namespace offbeat {
 
@@ -74,6 +76,12 @@ class ReadersBefore {
     }
     for (int distance = 1; readers_.powers_above && board_.rank + distance < board_.size; distance *= 2) {
       if (!see(board_.rank + distance)) return false;
+    }
+    if (readers_.butterfly_bits > 0) {
+      const RadixButterfly butterfly(board_.rank, board_.size, readers_.butterfly_bits);
+      for (int level = 0; level < butterfly.levels(); ++level) {
+        if (!butterfly.group(level).all_takers_satisfy(see)) return false;
+      }
     }
     for (const int rank : readers_.single_readers) {
       if (rank >= 0 && !see(rank)) return false;

@@ -2,7 +2,6 @@
 // TreeForm says, for each collective, which data the ranks of a tree (immediate_tree.hpp) pass up and down.
 //
 //     collective           up, for a block of ranks           down
-//     barrier              nothing                            nothing
 //     allreduce, reduce    their vectors, combined            the result (allreduce)
 //     gather               their vectors, in rank order
 //     bcast                                                   the root's vector
@@ -28,7 +27,6 @@ class TreeForm {
   static constexpr bool data_go_down = !roles_of(collective).root_takes;
   static constexpr int most_ranks = Board::most_ranks;
   static std::size_t most_bytes(int ranks) {
-    if (!moves_data(collective)) return 0;
     return BoardShape::inline_bytes / (has_blocks ? static_cast<std::size_t>(ranks) : 1);
   }
 
@@ -89,7 +87,7 @@ class TreeForm {
         copy_to_shared(slot(board_.rank).data + begin, source + begin, bytes_of(tree_.size()));
       }
       offbeat::copy(call_.output.data, source + bytes_of(board_.rank), bytes_);
-    } else if constexpr (moves_data(collective)) {
+    } else {
       offbeat::copy(call_.output.data, source, bytes_down());
     }
   }
@@ -141,7 +139,7 @@ class TreeForm {
   [[nodiscard]] std::size_t bytes_of(int ranks) const { return static_cast<std::size_t>(ranks) * bytes_; }
   [[nodiscard]] std::size_t bytes_down() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
   [[nodiscard]] bool fits_line() const {
-    return !moves_data(collective) || (!is_scatter && bytes_down() <= Board::TreeLine::most_bytes);
+    return !is_scatter && bytes_down() <= Board::TreeLine::most_bytes;
   }
 
   // Returns where this rank puts the data of the ranks below it: the root into its output, any other rank

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls in slots: RoundBeginning (collectives/board/round_beginning.hpp) with WaitForAllSlots and InSlots,
 // which also uses short slots (immediate.hpp, arrival_direct/in_slots.hpp); with ReadersBefore (readers.hpp),
-// TreePass and TreeForm (immediate_tree.hpp, tree_form.hpp), and BruckInSlots.
+// TreePass and TreeForm (immediate_tree.hpp, tree_form.hpp), ButterflyPass (immediate_butterfly.hpp), and
+// BruckInSlots.
 #include "modelled.hpp"
 //
 #include "collectives/board/arrival_direct/block_exchange.cpp"
 #include "collectives/board/arrival_direct/in_slots.hpp"
 #include "collectives/board/bruck_in_slots.hpp"
 #include "collectives/board/immediate.hpp"
+#include "collectives/board/immediate_butterfly.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "node/board.cpp"
 
@@ -107,8 +109,8 @@ class AmongFewRanks : public Calls {
   std::array<int, calls> roots_{};
 };
 
-// Collectives of many ranks, in a tree of groups of two. Before a barrier, each rank writes to memory that
-// the next rank reads afterwards.
+// Collectives of many ranks, in a tree of groups of two, and barriers in a butterfly. Before a barrier, each
+// rank writes to memory that the next rank reads afterwards.
 class AmongManyRanks : public Calls {
  public:
   explicit AmongManyRanks(int ranks) : Calls({.ranks = ranks, .window_bytes = 4096, .most_short_slots = 0}) {}
@@ -143,7 +145,7 @@ class AmongManyRanks : public Calls {
     Value written = call;
     const auto place = [&](int rank) { return board.window(0, rank % board.size) + 8 * call; };
     std::memcpy(place(board.rank), &written, sizeof written);
-    run_in_tree<Collective::barrier>(board, call);
+    run_text<ButterflyPass<Collective::barrier, 1>>(board, Collective::barrier, call, 0);
     Value found = 0;
     std::memcpy(&found, place(board.rank + 1), sizeof found);
     model::require(found == call, "a rank has left the barrier early");
