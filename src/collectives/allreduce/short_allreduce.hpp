@@ -16,7 +16,7 @@ class ShortAllreduce {
  public:
   // Every rank reads the vectors of all ranks, so beyond these limits other forms are faster
   // (benchmark_board).
-  static constexpr int most_ranks = 7;
+  static constexpr int most_ranks = most_ranks_in_rank_order;
   static std::size_t most_bytes(int ranks) {
     return 2 * BoardShape::inline_bytes / static_cast<std::size_t>(ranks);
   }
@@ -59,16 +59,6 @@ class ShortAllreduce {
 // windows (`offbeat simulate` of rome, genoa, sapphire_rapids and grace).
 inline constexpr Immediate on_many_ranks =
     immediate_butterfly<Collective::allreduce, tree_bits, form_for_many_ranks<Collective::allreduce>>;
-inline constexpr Immediate on_some_ranks = [] {
-  Immediate form = immediate<ShortAllreduce, &on_many_ranks>;
-  form.for_longer = &on_many_ranks;
-  return form;
-}();
-inline constexpr Immediate on_few_ranks = [] {
-  Immediate form = immediate<ShortAllreduce, &on_some_ranks>;
-  form.most_ranks = 4;
-  return form;
-}();
-inline constexpr const Immediate* short_allreduce = &on_few_ranks;
+inline constexpr const Immediate* short_allreduce = &immediate_and_longer<ShortAllreduce, &on_many_ranks>;
 
 }  // namespace offbeat::allreduce_algorithms

@@ -15,7 +15,7 @@ namespace {
 
 class BarrierInSlots {
  public:
-  static constexpr int most_ranks = 7;
+  static constexpr int most_ranks = most_ranks_in_rank_order;
   static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 

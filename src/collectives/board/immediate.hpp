@@ -145,4 +145,18 @@ inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
                                      .run_in_steps = run_in_steps<WaitForAllSlots<Form>>,
                                      .for_more_ranks = beyond};
 
+// The same, but on 5 ranks and more `beyond` serves calls that are too long for it, too.
+template <class Form, const Immediate* beyond>
+inline constexpr Immediate immediate_on_some_ranks = [] {
+  Immediate form = immediate<Form, beyond>;
+  form.for_longer = beyond;
+  return form;
+}();
+template <class Form, const Immediate* beyond>
+inline constexpr Immediate immediate_and_longer = [] {
+  Immediate form = immediate<Form, &immediate_on_some_ranks<Form, beyond>>;
+  form.most_ranks = 4;
+  return form;
+}();
+
 }  // namespace offbeat

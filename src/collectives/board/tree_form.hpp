@@ -138,9 +138,7 @@ class TreeForm {
   // Returns how many bytes the blocks of `ranks` ranks have together.
   [[nodiscard]] std::size_t bytes_of(int ranks) const { return static_cast<std::size_t>(ranks) * bytes_; }
   [[nodiscard]] std::size_t bytes_down() const { return has_blocks ? bytes_of(board_.size) : bytes_; }
-  [[nodiscard]] bool fits_line() const {
-    return !is_scatter && bytes_down() <= Board::TreeLine::most_bytes;
-  }
+  [[nodiscard]] bool fits_line() const { return !is_scatter && bytes_down() <= Board::TreeLine::most_bytes; }
 
   // Returns where this rank puts the data of the ranks below it: the root into its output, any other rank
   // into its slot.

@@ -34,7 +34,8 @@ const Algorithm arrival_tree{
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
-    .immediate = &immediate<direct::InSlots<Collective::reduce>, form_for_many_ranks<Collective::reduce>>,
+    .immediate =
+        &immediate_and_longer<direct::InSlots<Collective::reduce>, form_for_many_ranks<Collective::reduce>>,
     .run = run,
 };
 
