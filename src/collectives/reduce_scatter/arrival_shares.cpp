@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: the shares of an allreduce. When they are combined, each rank copies its block from those who have
-// it. A vector that fits a slot goes up and down the tree of a short allreduce, and each rank keeps its
-// block. In arrival_direct each rank reads from all others, which among many takes longer than the whole
-// allreduce.
+// it. A vector that fits a slot goes the way of a short allreduce, and each rank keeps its block. In
+// arrival_direct each rank reads from all others, which among many takes longer than the whole allreduce.
 //
 // Cost: a rank puts n bytes, reads n of its group's inputs, n/4, n/16 ... from larger groups, and n/p of the
 // result. So few bytes move also if ranks share cores.
