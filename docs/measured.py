@@ -19,7 +19,7 @@ from typing import Any
 
 from offbeat.bench.ranking import BALANCED
 from offbeat.simulate import agreement, machine
-from offbeat.units import format_size
+from offbeat.units import format_size, parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -191,28 +191,45 @@ def board_table() -> str:
     return table(headings, rows) + "\n\n" + counted
 
 
+def _size_order(text: str) -> tuple[int, str]:
+    """Sizes by their bytes, then other words."""
+    return (parse_size(text.replace(" ", "")), "") if text[0].isdigit() else (1 << 62, text)
+
+
 def board_targets() -> str:
-    """The targets of board.py that the stored run missed: a row for each cell or mean."""
+    """The targets of board.py that the stored run missed: the least ratio of the calls that differ in size."""
     board = Board()
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    others = []
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    sizes: dict[tuple[str, str], set[str]] = {}
+    without: dict[str, int] = {}
     for line in board.document["missed"]:
         where, _, found = line.rpartition(": ")
-        if ", target " not in found:
-            others.append(f"- {line}")
-            continue
         what, _, mpi = where.rpartition(", ")
+        if ", target " not in found:
+            call = f"{', '.join(what.split(', ')[:2])}, {mpi}: {found}"
+            without[call] = without.get(call, 0) + 1
+            continue
         ratio, _, wanted = found.partition(", target ")
         kind, _, name = mpi.rpartition(" ")
-        suffix = {"mean of": ", mean", "mean of own": ", mean of the MPI's own"}.get(kind, "")
-        key = what + suffix, wanted
+        size = {"mean of": "mean", "mean of own": "mean of the MPI's own"}.get(kind)
+        if size is None:
+            what, _, size = what.rpartition(", ")
+        key = what, wanted
         vendor = board.vendors.get(name.rpartition("/")[2], name)
-        rows.setdefault(key, {})[vendor] = ratio.split(" ")[0]
+        least = rows.setdefault(key, {})
+        least[vendor] = min(least.get(vendor, math.inf), float(ratio.split(" ")[0]))
+        sizes.setdefault(key, set()).add(size)
+    others = [f"- {call} ({count} times)" for call, count in without.items()]
     if not rows and not others:
         return "No target was missed."
-    headings = ["missed", "target", *board.vendors.values()]
+    headings = ["missed", "target", "of", *board.vendors.values()]
     found_rows = [
-        [what, wanted, *(ratios.get(vendor, "") for vendor in board.vendors.values())]
+        [
+            what,
+            wanted,
+            ", ".join(sorted(sizes[what, wanted], key=_size_order)),
+            *(f"{ratios[vendor]:.2f}" if vendor in ratios else "" for vendor in board.vendors.values()),
+        ]
         for (what, wanted), ratios in rows.items()
     ]
     return "\n".join([table(headings, found_rows), *([""] if others else []), *others])
