@@ -701,6 +701,12 @@ TEST(EveryInterleavingOfRooted, Rounds) {
   }
 }
 
+template <Collective collective>
+constexpr Immediate butterfly_of_two{.most_ranks = Board::most_ranks,
+                                     .most_bytes = ButterflyPass<collective, 1>::most_bytes,
+                                     .run = run_spinning<ButterflyPass<collective, 1>>,
+                                     .run_in_steps = run_in_steps<ButterflyPass<collective, 1>>};
+
 // Every rank puts its vector on the board; after a barrier each combines all of them.
 Task between_barriers(Endpoint net, Call call, const Expression& self) {
   Board& board = *net.board();
@@ -719,8 +725,11 @@ TEST(EveryInterleavingOfBarriers, LetsNobodyGoTooEarly) {
   const Algorithm algorithm = allreduce_on_board("between_barriers", between_barriers);
   const Algorithm& concurrent_ranks = *parse_expression(Collective::barrier, "arrival_counter").algorithm;
   Algorithm in_butterfly = concurrent_ranks;
-  in_butterfly.immediate = &immediate_butterfly<Collective::barrier, 1>;
-  for (const Algorithm* form : std::initializer_list<const Algorithm*>{&concurrent_ranks, &in_butterfly}) {
+  in_butterfly.immediate = &butterfly_of_two<Collective::barrier>;
+  Algorithm in_tree = concurrent_ranks;
+  in_tree.immediate = &immediate_tree<TreeForm<Collective::barrier, 1>>;
+  for (const Algorithm* form :
+       std::initializer_list<const Algorithm*>{&concurrent_ranks, &in_tree, &in_butterfly}) {
     for (const int ranks : {2, 3}) {
       Expression expression;
       expression.algorithm = &algorithm;
@@ -978,7 +987,7 @@ Step among_many(const Case& what) { return {what, as_for_many(what.collective)};
 Step in_butterfly(const Case& what) {
   static const Algorithm algorithm = [] {
     Algorithm made = allreduce_on_board("in_butterfly", nullptr);
-    made.immediate = &immediate_butterfly<Collective::allreduce, 1>;
+    made.immediate = &butterfly_of_two<Collective::allreduce>;
     return made;
   }();
   Expression expression;

@@ -15,7 +15,7 @@ namespace {
 
 class BarrierInSlots {
  public:
-  static constexpr int most_ranks = most_ranks_in_rank_order;
+  static constexpr int most_ranks = most_ranks_without_tree;
   static std::size_t most_bytes(int) { return 0; }
   static constexpr bool all_meet = true;
 
@@ -40,6 +40,12 @@ class BarrierInSlots {
   const std::uint64_t sequence_;
 };
 
+constexpr Immediate barrier_in_slots = [] {
+  Immediate form = immediate<BarrierInSlots, &immediate_butterfly<Collective::barrier, BarrierInSlots>>;
+  form.most_ranks = most_ranks_in_rank_order;
+  return form;
+}();
+
 }  // namespace
 
 const Algorithm arrival_counter{
@@ -49,7 +55,7 @@ const Algorithm arrival_counter{
     .serves = {Collective::barrier},
     .needs = {.board = OnBoard::one_node},
     .source = "Mellor-Crummey and Scott 1991",
-    .immediate = &immediate<BarrierInSlots, &immediate_butterfly<Collective::barrier>>,
+    .immediate = &barrier_in_slots,
     .run = run_in_steps<ButterflyPass<Collective::barrier>>,
 };
 

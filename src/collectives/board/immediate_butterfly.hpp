@@ -22,6 +22,8 @@
 
 #include "base/copy.hpp"
 #include "collectives/algorithm.hpp"
+#include "collectives/board/groups_of_four.hpp"
+#include "collectives/board/immediate.hpp"
 #include "collectives/board/readers.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/board/waits.hpp"
@@ -42,7 +44,8 @@ class ButterflyPass {
     if (!combines) return 0;
     if (ranks > most_ranks_without_tree) return Board::TreeLine::most_bytes;
     const auto levels = static_cast<std::size_t>(std::max(1, RadixButterfly(0, ranks, bits).levels()));
-    return BoardShape::inline_bytes / levels / alignment * alignment;
+    const std::size_t most = BoardShape::inline_bytes / levels;
+    return most - most % alignof(std::max_align_t);
   }
 
   ButterflyPass(Board& board, const Call& call, Operands&)
@@ -65,7 +68,6 @@ class ButterflyPass {
 
  private:
   static constexpr bool combines = facts_of(collective).has_operation;
-  static constexpr std::size_t alignment = alignof(std::max_align_t);
 
   template <class Waits>
   bool put_own_data(Waits& waits) {
@@ -136,8 +138,7 @@ class ButterflyPass {
   }
   [[nodiscard]] std::byte* place(int rank, int level) const {
     if (fits_line()) return board_.tree_line(sequence_, rank, level).data;
-    const std::size_t aligned = (bytes_ + alignment - 1) / alignment * alignment;
-    return board_.inline_slot(sequence_, rank).data + static_cast<std::size_t>(level) * aligned;
+    return board_.inline_slot(sequence_, rank).data + static_cast<std::size_t>(level) * aligned(bytes_);
   }
 
   Board& board_;
@@ -153,11 +154,35 @@ class ButterflyPass {
   ResumableSections reading_sections_;
 };
 
-template <Collective collective, int bits = tree_bits, const Immediate* for_longer = nullptr>
+// If ranks share cores, a call takes as long as the cores need to change from rank to rank, and a butterfly
+// changes once a level. So there up to 16 ranks look at the slots of all others (`Form` of immediate.hpp),
+// and more go up and down a tree, in the same order of operands.
+template <Collective collective, class Form>
+class ButterflyOrNot {
+ public:
+  static bool run(Board& board, const Call& call) {
+    return choose(board, call, [&]<class Text>() { return run_spinning<Text>(board, call); });
+  }
+  static Task run_in_steps(Endpoint net, Call call, const Expression& self) {
+    return choose(*net.board(), call,
+                  [&]<class Text>() { return offbeat::run_in_steps<Text>(net, call, self); });
+  }
+
+ private:
+  template <class Run>
+  static auto choose(const Board& board, const Call& call, Run&& run) {
+    if (board.concurrent_ranks >= board.size) return run.template operator()<ButterflyPass<collective>>();
+    if (board.size <= most_ranks_without_tree && call.length(board.size) <= Form::most_bytes(board.size))
+      return run.template operator()<WaitForAllSlots<Form>>();
+    return run.template operator()<TreePass<TreeForm<collective>>>();
+  }
+};
+
+template <Collective collective, class Form, const Immediate* for_longer = nullptr>
 inline constexpr Immediate immediate_butterfly{.most_ranks = Board::most_ranks,
-                                               .most_bytes = ButterflyPass<collective, bits>::most_bytes,
-                                               .run = run_spinning<ButterflyPass<collective, bits>>,
-                                               .run_in_steps = run_in_steps<ButterflyPass<collective, bits>>,
+                                               .most_bytes = ButterflyPass<collective>::most_bytes,
+                                               .run = ButterflyOrNot<collective, Form>::run,
+                                               .run_in_steps = ButterflyOrNot<collective, Form>::run_in_steps,
                                                .for_longer = for_longer};
 
 }  // namespace offbeat

@@ -7,8 +7,8 @@
 //     down   A rank waits for its parent and passes the parent's data on to its children. Short data go
 //            through a tree line for the children of each level, longer data through the slot.
 //
-// Allreduce goes both ways, to rank 0 and back. Reduce and gather only go up, bcast and scatter only down,
-// with their root at the top.
+// Barrier (without data) and allreduce go both ways, to rank 0 and back. Reduce and gather only go up, bcast
+// and scatter only down, with their root at the top.
 //
 // Cost: after the last arrival there are log(p) / log(radix) levels. At each level a rank reads radix - 1
 // slots on the way up, and one line or slot on the way down. At most radix - 1 ranks read a line; the

@@ -12,8 +12,6 @@
 namespace offbeat {
 
 inline constexpr int most_ranks_without_tree = BoardShape::most_ranks_without_tree;
-// More ranks combine short vectors in groups of four, and these, in allreduce and reduce alike.
-inline constexpr int most_ranks_in_rank_order = 7;
 
 // A rank waits for all ranks before a round that follows one in which not all ranks met, because any rank may
 // have read what it wrote `turns` rounds ago. ReadersBefore (readers.hpp) waits for fewer ranks.

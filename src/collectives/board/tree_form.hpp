@@ -2,6 +2,7 @@
 // TreeForm says, for each collective, which data the ranks of a tree (immediate_tree.hpp) pass up and down.
 //
 //     collective           up, for a block of ranks           down
+//     barrier              nothing                            nothing
 //     allreduce, reduce    their vectors, combined            the result (allreduce)
 //     gather               their vectors, in rank order
 //     bcast                                                   the root's vector
@@ -27,6 +28,7 @@ class TreeForm {
   static constexpr bool data_go_down = !roles_of(collective).root_takes;
   static constexpr int most_ranks = Board::most_ranks;
   static std::size_t most_bytes(int ranks) {
+    if (!moves_data(collective)) return 0;
     return BoardShape::inline_bytes / (has_blocks ? static_cast<std::size_t>(ranks) : 1);
   }
 
@@ -87,7 +89,7 @@ class TreeForm {
         copy_to_shared(slot(board_.rank).data + begin, source + begin, bytes_of(tree_.size()));
       }
       offbeat::copy(call_.output.data, source + bytes_of(board_.rank), bytes_);
-    } else {
+    } else if constexpr (moves_data(collective)) {
       offbeat::copy(call_.output.data, source, bytes_down());
     }
   }

@@ -2,11 +2,9 @@
 // The immediate form of arrival_direct: a rank's slot holds the blocks that it gives, one after the other.
 #pragma once
 
-#include <algorithm>
-#include <array>
-
 #include "base/copy.hpp"
 #include "collectives/board/arrival_direct/block_exchange.hpp"
+#include "collectives/board/groups_of_four.hpp"
 #include "collectives/board/round_beginning.hpp"
 #include "collectives/board/waits.hpp"
 #include "node/board.hpp"
@@ -71,10 +69,13 @@ class InSlots {
   }
   void take_result(const void* const* data) requires(facts_of(collective).has_operation) {
     if (!takes(rank_) || call_.output.data == nullptr) return;
-    if (collective == Collective::reduce && board_.size > most_ranks_in_rank_order)
-      combine_groups(data);
-    else
+    if (collective == Collective::reduce && board_.size > most_ranks_in_rank_order) {
+      // The root's own slot is free: all others have begun this call, so they have read what was there.
+      combine_in_groups(*call_.op, call_.output, data, board_.size,
+                        board_.inline_slot(sequence_, rank_).data);
+    } else {
       (*call_.op)(call_.output.data, data, static_cast<std::size_t>(board_.size), call_.output.count);
+    }
   }
   [[nodiscard]] bool take_result() requires(!facts_of(collective).has_operation) {
     if (!takes(rank_) || call_.output.data == nullptr) return true;
@@ -89,22 +90,6 @@ class InSlots {
 
  private:
   static constexpr Roles known_roles = roles_of(collective);
-  // Combines groups of four ranks, and these, as the allreduce does. The sums are in the root's own slot. The
-  // others have all begun this call, so they have read what was there.
-  void combine_groups(const void* const* data) {
-    constexpr std::size_t alignment = alignof(std::max_align_t);
-    const std::size_t room = (call_.output.bytes() + alignment - 1) / alignment * alignment;
-    const auto ranks = static_cast<std::size_t>(board_.size);
-    std::array<const void*, most_ranks_without_tree / 4> sums;
-    std::size_t groups = 0;
-    for (std::size_t first = 0; first < ranks; first += 4) {
-      std::byte* const sum = board_.inline_slot(sequence_, rank_).data + groups * room;
-      const std::size_t members = std::min<std::size_t>(4, ranks - first);
-      if (members > 1) (*call_.op)(sum, data + first, members, call_.output.count);
-      sums[groups++] = members > 1 ? sum : data[first];
-    }
-    (*call_.op)(call_.output.data, sums.data(), groups, call_.output.count);
-  }
   [[nodiscard]] static bool takes_short_slots(const Board& board, const Call& call) {
     constexpr bool root_has_all_blocks = known_roles.root_gives && known_roles.is_personalised;
     const auto blocks = root_has_all_blocks ? static_cast<std::size_t>(board.size) : 1;
