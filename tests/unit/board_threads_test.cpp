@@ -251,16 +251,15 @@ TEST_P(BoardOfThreads, GivesTheRightResultThousandsOfTimes) {
       const bool in_place = random % 8 < 4;
       const Expression& expression = expressions[random / 8 % expressions.size()];
       board.concurrent_ranks = 1 + static_cast<int>(hash(k, 1002) % static_cast<std::uint32_t>(shape.ranks));
-      const bool runs_to_its_end =
-          random >> 31 != 0 && immediate_form(allreduce_algorithms::arrival_tree, shape.ranks,
-                                              count * sizeof(std::uint32_t)) != nullptr;
+      const Immediate* const form =
+          immediate_form(allreduce_algorithms::arrival_tree, shape.ranks, count * sizeof(std::uint32_t));
 
       auto& from = in_place ? output : input;
       for (std::size_t i = 0; i < count; ++i) from[i] = start(k, rank) + static_cast<std::uint32_t>(i * k);
       const Call args = allreduce_of(from.data(), output.data(), count, sum);
       dawdle(hash(k, 2000 + static_cast<std::uint64_t>(rank)));
-      if (runs_to_its_end) {
-        allreduce_algorithms::arrival_tree.immediate->run(board, args);
+      if (random >> 31 != 0 && form != nullptr) {
+        form->run(board, args);
       } else {
         board.begin_use();
         Task task = carry_out(net, args, expression);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nodes with many cores: calls among 17 to 256 ranks of a board, in the simulator. Mixed calls with changing
+// Nodes with many cores: calls among 5 to 256 ranks of a board, in the simulator. Mixed calls with changing
 // roots and adversarial timing; bits; and, where reading costs time, how long calls take, how many lines a
 // rank reads, and how many ranks read a line. board_test.cpp explores the interleavings of a few ranks.
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checked_calls.hpp"
@@ -203,9 +204,25 @@ std::vector<Bits> in_groups(std::vector<std::vector<Bits>> values) {
   return values.front();
 }
 
+// Also if ranks share cores, when they take other forms.
 TEST(ManyCores, BitsAreThoseOfGroupsInRankOrderForEveryRoot) {
-  constexpr std::size_t count = 5;
-  for (const int ranks : {17, 23, 64, 65, 130}) {
+  for (const auto& [ranks, count] : std::initializer_list<std::pair<int, std::size_t>>{{5, 300},
+                                                                                       {7, 400},
+                                                                                       {8, 5},
+                                                                                       {8, 100},
+                                                                                       {8, 500},
+                                                                                       {9, 3},
+                                                                                       {13, 70},
+                                                                                       {16, 5},
+                                                                                       {16, 60},
+                                                                                       {16, 250},
+                                                                                       {16, 500},
+                                                                                       {17, 5},
+                                                                                       {17, 100},
+                                                                                       {23, 5},
+                                                                                       {64, 5},
+                                                                                       {65, 5},
+                                                                                       {130, 5}}) {
     CheckedCalls all(ranks, {Collective::allreduce, count, 0, Operation::weave});
     std::vector<std::vector<Bits>> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -213,17 +230,22 @@ TEST(ManyCores, BitsAreThoseOfGroupsInRankOrderForEveryRoot) {
       inputs.emplace_back(input, input + count);
     }
     const std::vector<Bits> expected = in_groups(inputs);
-    const auto result = [&](CheckedCalls& checked, Collective collective, int rank) {
-      Simulator simulator(ranks, many_cores(ranks), timing(static_cast<std::uint64_t>(rank)));
-      simulator.run([&](int member, Endpoint net) {
-        return carry_out(net, checked.args(member), on_board(collective));
-      });
-      return checked.result_of(rank);
-    };
-    EXPECT_EQ(result(all, Collective::allreduce, ranks - 1), expected) << ranks << " ranks";
-    for (const int root : {0, 1, 5, ranks / 2, ranks - 1}) {
-      CheckedCalls one(ranks, {Collective::reduce, count, root, Operation::weave});
-      EXPECT_EQ(result(one, Collective::reduce, root), expected) << ranks << " ranks, root " << root;
+    for (const int concurrent_ranks : {ranks, ranks - 1}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks on " + std::to_string(concurrent_ranks) + " cores, " +
+                   std::to_string(count) + " elements");
+      const auto result = [&](CheckedCalls& checked, Collective collective, int rank) {
+        Simulator simulator(ranks, many_cores(ranks), timing(static_cast<std::uint64_t>(rank)));
+        simulator.run([&](int member, Endpoint net) {
+          net.board()->concurrent_ranks = concurrent_ranks;
+          return carry_out(net, checked.args(member), on_board(collective));
+        });
+        return checked.result_of(rank);
+      };
+      EXPECT_EQ(result(all, Collective::allreduce, ranks - 1), expected);
+      for (const int root : {0, 1, ranks / 2, ranks - 1}) {
+        CheckedCalls one(ranks, {Collective::reduce, count, root, Operation::weave});
+        EXPECT_EQ(result(one, Collective::reduce, root), expected) << "root " << root;
+      }
     }
   }
 }
