@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 
 namespace offbeat {
@@ -34,7 +35,8 @@ struct RadixStep {
 class Radices {
  public:
   Radices(int ranks, int largest) {
-    for (product_ = ranks; !factorise(largest); --product_) steps_ = 0;
+    product_ = largest == 2 ? static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks))) : ranks;
+    for (; !factorise(largest); --product_) steps_ = 0;
   }
   [[nodiscard]] int product() const { return product_; }
   [[nodiscard]] int steps() const { return steps_; }

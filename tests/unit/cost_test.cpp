@@ -204,6 +204,8 @@ const Case cases[] = {
     {reduce_scatter, "ring"},
     {reduce_scatter, "pairwise"},
     {reduce_scatter, "recursive_halving", {}, {}, {9, 20}, {12, 0}},
+    {reduce_scatter, "recursive_splitting(3)", {}, {}, {34, 2}, {28, 0}},
+    {reduce_scatter, "recursive_splitting(4)", {}, {34, 0}, {38, 0}, {30, 0}},
     {alltoall, "linear", {2, 0}, {47, 0}, {2, 0}, {46, 0}},
     {alltoall, "pairwise"},
     {alltoall, "bruck"},

@@ -23,6 +23,11 @@ class ReduceScatterCost : public Hockney {
     return Hockney::time_of(Collective::reduce_scatter_block, text, ranks,
                             block * static_cast<std::size_t>(ranks), block);
   }
+  struct Splitting {
+    const char* text;
+    int ranks;
+    int steps;
+  };
 };
 
 TEST_F(ReduceScatterCost, Ring) {
@@ -42,6 +47,14 @@ TEST_F(ReduceScatterCost, RecursiveHalvingOfPowersOfTwo) {
 // A rank may send its part before the other one is ready for it.
 TEST_F(ReduceScatterCost, RecursiveHalvingWithASurplusRankAtMost) {
   EXPECT_LT(time_of("recursive_halving", 3), 3 * a + (2 + 4) * m * b + (2 + 3) * m * c + 1e-12);
+}
+
+// Each part takes the ports as long as with K = 2, and there are fewer steps.
+TEST_F(ReduceScatterCost, RecursiveSplittingOfPowersOfItsRadix) {
+  for (const auto& [text, p, steps] :
+       {Splitting{"recursive_splitting(4)", 64, 3}, Splitting{"recursive_splitting(3)", 27, 3},
+        Splitting{"recursive_splitting(8)", 8, 1}})
+    EXPECT_NEAR(time_of(text, p), steps * a + (p - 1) * m * (b + c), 1e-12) << text;
 }
 
 class ReduceScatterOrder : public testing::Test {
@@ -112,6 +125,19 @@ TEST_F(ReduceScatterOrder, RecursiveHalvingHasOneTreeForAllBlocks) {
     std::vector<Block> partial = inputs(p, static_cast<int>(block));
     for (std::size_t distance = p / 2; distance > 0; distance /= 2) {
       for (std::size_t k = 0; k < distance; ++k) partial[k] = combined(partial[k], partial[k + distance]);
+    }
+    EXPECT_EQ(results[block], partial[0]) << block;
+  }
+}
+
+TEST_F(ReduceScatterOrder, RecursiveSplittingCombinesGroupsInRankOrder) {
+  constexpr std::size_t p = 9;
+  const std::vector<Block> results = this->results("recursive_splitting(3)", p);
+  for (std::size_t block = 0; block < p; ++block) {
+    std::vector<Block> partial = inputs(p, static_cast<int>(block));
+    for (const std::size_t distance : {3, 1}) {
+      for (std::size_t k = 0; k < distance; ++k)
+        partial[k] = combined(combined(partial[k], partial[k + distance]), partial[k + 2 * distance]);
     }
     EXPECT_EQ(results[block], partial[0]) << block;
   }

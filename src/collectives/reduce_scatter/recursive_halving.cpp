@@ -1,56 +1,80 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Idea: in each step a rank exchanges with a rank of the other half of the ranks. It gives away half of the
-// blocks that it still combines, and gets the other rank's part of the half that it keeps.
+// Idea: in each step groups of up to K ranks divide the blocks that they still combine. Each rank keeps one
+// part, gives each other rank its part, and gets K - 1 operands for its own. `recursive_halving` is the
+// algorithm with K = 2.
 //
-//   p = 4, blocks kept     rank 0   rank 1   rank 2   rank 3
-//   distance 2, two each    01       01       23       23
-//   distance 1, one each    0        1        2        3
+//   p = 4, K = 2, blocks kept   rank 0   rank 1   rank 2   rank 3
+//   distance 2, two each         01       01       23       23
+//   distance 1, one each         0        1        2        3
 //
-// Cost: log2(p) a + (p-1) m (b + c), m bytes in a block: the fewest steps and the fewest bytes.
-// Other sizes: if p is not a power of two, each surplus rank hands its input to the rank before it and gets
-// its block at the end, + 2a + (p+1) mb + pmc. A step takes as long as the longer of its messages.
-// Order: a balanced tree over the ranks, those farthest apart first; it is equal for all blocks.
-// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
-#include <bit>
-
+//   p = 9, K = 3   {0 3 6} {1 4 7} {2 5 8} keep 012, 345, 678   then   {0 1 2} {3 4 5} {6 7 8} one block each
+//
+// A larger K means fewer steps, each with K - 1 messages at once. It is for short blocks, where a message
+// travels much longer than it takes to send.
+//
+// Cost: log_K(p) a + (p-1) m (b + c), m bytes in a block; with K = 2 the fewest bytes in steps of one
+// message.
+// Other sizes: the radices of the steps multiply to the largest number of ranks without a prime factor above
+// K. Each surplus rank hands its input to the rank before it and gets its block at the end, + 2a + (p+1) mb +
+// pmc. A step takes as long as the longest of its messages.
+// Order: a balanced tree over the ranks, those farthest apart first, in rank order in each group; it is equal
+// for all blocks.
+// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005; any K is ours, as in recursive_multiplying.
+#include "collectives/phases/combine_in_order.hpp"
+#include "collectives/phases/exchange.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"
+#include "patterns/radices.hpp"
 
 namespace offbeat::reduce_scatter_algorithms {
 namespace {
 
-// Runs the algorithm among the leaders of groups, a power of two of them. A leader's output gets the blocks
-// of its whole group.
-Task halving(Endpoint leaders, Call call, Groups groups) {
+// Runs the steps among the leaders of groups, as many as the radices multiply to. A leader's output gets the
+// blocks of its whole group.
+Task split(Endpoint leaders, Call call, Groups groups, Radices radices) {
   // Returns the number of elements in the blocks of groups [first, first + number), which follow one another.
   const auto elements = [&](int first, int number) {
-    std::size_t count = 0;
-    for (int rank = groups.leader(first); rank < groups.leader(first + number); ++rank)
-      count += call.input_blocks.block_of(call.input, rank, groups.ranks).count;
-    return count;
+    const int begin = groups.leader(first);
+    const int ranks = groups.leader(first + number) - begin;
+    return call.input_blocks.consecutive_blocks(call.input, begin, ranks, groups.ranks).count;
   };
-  const int half = groups.group_count / 2;
-  const std::size_t most = elements(leaders.rank & half, half);
-  const Scratch scratch = leaders.scratch(2 * most, call.input.width);  // what leaves, and what comes
-  std::size_t place = 0;
+  const int rank = leaders.rank;
+  const int last = radices.steps() - 1;  // ranks are farthest apart in this step, which comes first
+  const std::size_t most = elements(rank - rank % radices[last].distance, radices[last].distance);
+  const Scratch scratch = leaders.scratch((1 + radices.max_others_in_group()) * most, call.input.width);
+  const Vector received = scratch.vector().slice(most, scratch.vector().count - most);
+  Vector partial = scratch.first(most);
   ConstVector mine = call.input;
-  for (int distance = half; distance > 0; distance /= 2) {
-    const int peer = leaders.rank ^ distance;
-    const std::size_t middle = elements(leaders.rank & -(2 * distance), distance);
-    const ConstVector lower = mine.slice(0, middle);
-    const ConstVector upper = mine.slice(middle, mine.count - middle);
-    const ConstVector kept = leaders.rank < peer ? lower : upper;
-    const Vector theirs = scratch.vector().slice(place, kept.count);
-    const Vector combined = distance == 1 ? call.output : theirs;
-    co_await leaders.exchange(peer, leaders.rank < peer ? upper : lower, theirs);
-    co_await leaders.reduce_by_rank(*call.op, combined, peer, kept, theirs);
+  for (int k = last; k >= 0; --k) {
+    const RadixStep step = radices[k];
+    const int member = step.member(rank);
+    const int first = rank - rank % (step.radix * step.distance);
+    const auto begin_of = [&](int other) { return elements(first, other * step.distance); };
+    const auto part_of = [&](int other) {
+      return mine.slice(begin_of(other), elements(first + other * step.distance, step.distance));
+    };
+    const ConstVector kept = part_of(member);
+    const auto theirs = [&](int other) {
+      return received.slice(static_cast<std::size_t>(index_among_others(member, other)) * kept.count,
+                            kept.count);
+    };
+    // Each rank begins with a different peer.
+    co_await leaders.concurrently_on_shared_lanes(step.radix - 1, [&](const Endpoint& lane, int j) {
+      const int to = (member + 1 + j) % step.radix;
+      const int from = (member + step.radix - 1 - j) % step.radix;
+      return exchange(lane, step.rank_of(to, rank), part_of(to), step.rank_of(from, rank), theirs(from));
+    });
+    partial = partial.slice(k == last ? 0 : begin_of(member), kept.count);
+    const Vector combined = k == 0 ? call.output : partial;
+    co_await combine_in_order(leaders, *call.op, combined, step.radix, received.slice(0, kept.count),
+                              [&](int other) { return other == member ? kept.data : theirs(other).data; });
     mine = combined;
-    place = most - place;
   }
 }
 
-Task run(Endpoint net, Call call, const Expression&) {
-  // Each group has one or two ranks, and the number of groups is a power of two.
-  const Groups groups{net.size, static_cast<int>(std::bit_floor(static_cast<unsigned>(net.size)))};
+Task run_with(Endpoint net, Call call, int radix) {
+  // Each group has one or two ranks: the number of groups is at least the largest power of two.
+  const Radices radices(net.size, radix);
+  const Groups groups{net.size, radices.product()};
   const int group = groups.group_of(net.rank);
   const int leader = groups.leader(group);
   const int second = leader + 1;
@@ -61,7 +85,7 @@ Task run(Endpoint net, Call call, const Expression&) {
   }
   const Endpoint leaders = net.part(groups.leaders(), group, groups.group_count);
   if (groups.members(group) == 1) {
-    co_await halving(leaders, call, groups);
+    co_await split(leaders, call, groups, radices);
     co_return;
   }
   const Scratch scratch = net.scratch(call.input.count, call.input.width);
@@ -72,10 +96,12 @@ Task run(Endpoint net, Call call, const Expression&) {
   const Vector other = call.input_blocks.block_of(both, second, net.size);
   Vector ours = own;
   ours.count += other.count;
-  co_await halving(leaders, call.with_input_and_output(both, ours), groups);
+  co_await split(leaders, call.with_input_and_output(both, ours), groups, radices);
   co_await net.send(second, other);
   co_await net.copy(call.output, own);
 }
+
+constexpr Parameter parameters[] = {Parameter::radix};
 
 }  // namespace
 
@@ -87,7 +113,20 @@ const Algorithm recursive_halving{
         "[2p<=3q] a), m bytes in a block",
     .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
     .source = "Thakur, Rabenseifner and Gropp 2005",
-    .run = run,
+    .run = [](Endpoint net, Call call, const Expression&) { return run_with(net, call, 2); },
+};
+
+const Algorithm recursive_splitting{
+    .name = "recursive_splitting",
+    .summary =
+        "log_K(p) steps, in each of which groups of K ranks divide what they still combine; short blocks",
+    .cost =
+        "sum(r in radices(p, K): a + (r-2) (1-w) o) + (p - p/h) m (b + c) + [p>h] (2a + (p+1) mb + pmc - "
+        "(1-w) [p<=h+h/last(p, K)] (a + (p - p/last(p, K)) mb)), h = product(p, K)",
+    .serves = {Collective::reduce_scatter, Collective::reduce_scatter_block},
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .parameters = parameters,
+    .run = [](Endpoint net, Call call, const Expression& self) { return run_with(net, call, self.radix); },
 };
 
 }  // namespace offbeat::reduce_scatter_algorithms

@@ -9,6 +9,7 @@ namespace offbeat::reduce_scatter_algorithms {
 extern const Algorithm arrival_shares;
 extern const Algorithm ring;
 extern const Algorithm recursive_halving;
+extern const Algorithm recursive_splitting;
 extern const Algorithm pairwise;
 
 }  // namespace offbeat::reduce_scatter_algorithms

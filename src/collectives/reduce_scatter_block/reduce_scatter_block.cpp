@@ -11,15 +11,9 @@ using namespace reduce_scatter_algorithms;
 
 constexpr Algorithm arrival_direct = direct::arrival_direct_of<Collective::reduce_scatter_block>();
 
-constexpr const Algorithm* algorithms[] = {&native,
-                                           &arrival_direct,
-                                           &arrival_shares,
-                                           &recursive_halving,
-                                           &ring,
-                                           &pairwise,
-                                           &combinators::pipeline,
-                                           &hierarchies::reduce_scatter,
-                                           &lanes::reduce_scatter};
+constexpr const Algorithm* algorithms[] = {
+    &native, &arrival_direct, &arrival_shares,        &recursive_halving,           &recursive_splitting,
+    &ring,   &pairwise,       &combinators::pipeline, &hierarchies::reduce_scatter, &lanes::reduce_scatter};
 
 }  // namespace
 
