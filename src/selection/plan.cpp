@@ -54,7 +54,8 @@ std::string why_rule_unsuitable(Collective collective, const Expression& express
   if (reason.empty() && expression.is_host_grid() && !inputs.takes_host_grids)
     reason = "does not notice every process that dies, and ULFM is on";
   if (reason.empty() && inputs.offer != nullptr)
-    reason = inputs.offer->why_not(collective, expression, inputs.placement.ranks);
+    reason = inputs.offer->why_not(collective, inputs.calls == CallForm::nonblocking, expression,
+                                   inputs.placement.ranks);
   return reason;
 }
 
@@ -86,7 +87,8 @@ class RowsOfPlan {
         inputs_(inputs),
         placement_(inputs.placement),
         window_bytes_(inputs.window_bytes),
-        names_need_shadows_(inputs.offer != nullptr && inputs.offer->needs_communicators) {}
+        names_need_shadows_(inputs.offer != nullptr && inputs.offer->needs_communicators &&
+                            inputs.calls == CallForm::blocking) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own. grid(auto) gets a row for each of its grids.
@@ -326,10 +328,18 @@ bool give_equal_bits(Collective collective, const Expression& first, const Expre
 }
 
 bool distinguish_call_forms(const PlanInputs& inputs, Collective collective) {
-  const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
-  return inputs.fixed == nullptr && std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
-           return rules != nullptr && std::ranges::any_of(rules->rules, tells);
-         });
+  // The host's non-blocking calls have names of their own.
+  const auto is_by_name = [](const Expression* each) {
+    return each->is_native() && !each->name_in_host.empty();
+  };
+  if (inputs.fixed != nullptr) return is_by_name(inputs.fixed->expression);
+  const auto tells = [&](const Rule& rule) {
+    return rule.collective == collective &&
+           (rule.form.has_value() || std::ranges::any_of(rule.alternatives, is_by_name));
+  };
+  return std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
+    return rules != nullptr && std::ranges::any_of(rules->rules, tells);
+  });
 }
 
 Plan make_plan(Collective collective, const PlanInputs& inputs) {
