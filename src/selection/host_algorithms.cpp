@@ -120,6 +120,7 @@ NamedHostAlgorithms nameable_algorithms_of_any_version(HostMpi host) {
   static constexpr std::string_view people[] = {"this MPI", "Open MPI", "MPICH", "Intel MPI"};
   NamedHostAlgorithms offer{.host = std::string(people[static_cast<std::size_t>(host)]),
                             .reason_for_none = {},
+                            .reason_for_no_blocking = {},
                             .algorithms = {},
                             .needs_communicators = host == HostMpi::open_mpi};
   if (host == HostMpi::intel) {

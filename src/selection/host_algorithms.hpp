@@ -35,6 +35,7 @@ struct HostAlgorithm {
 struct NamedHostAlgorithms {
   std::string host;                              // what the host calls itself, for people
   std::string reason_for_none;                   // the reason if the offer is empty, for people
+  std::string reason_for_no_blocking;            // likewise if it has nothing for blocking calls
   std::vector<const HostAlgorithm*> algorithms;  // in the order of host_algorithms()
   bool needs_communicators = false;              // a blocking call by name needs a communicator for that name
 

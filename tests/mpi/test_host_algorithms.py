@@ -119,6 +119,16 @@ def test_non_blocking_calls_have_names_of_their_own(mpi: Mpi, tmp_path: Path) ->
     assert "iallreduce of any length, ranks: 3: native(binomial)" in result.stderr, str(result)
 
 
+@on_mpis(lambda mpi: mpi.name == "debian-openmpi")
+def test_non_blocking_names_need_no_switch(mpi: Mpi) -> None:
+    """Open MPI 4.1.4 reads a switch when it starts, but for its blocking calls only."""
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    result = run(mpi, 3, [program, "0", "iallreduce", "ring", "allreduce", "ring"]).succeeded()
+    found = [(call, ran, verdict) for call, _, ran, verdict, _ in LINE.findall(result.stdout)]
+    expected = [("iallreduce", "native(ring)", "right"), ("allreduce", "native", "right")]
+    assert found == expected, str(result)
+
+
 @HAS_TWO_ALLREDUCES
 def test_segments_take_names(mpi: Mpi) -> None:
     signatures = set()

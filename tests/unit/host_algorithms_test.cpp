@@ -79,7 +79,8 @@ TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
 }
 
 TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
-  const NamedHostAlgorithms offer{.host = "a host", .reason_for_none = "it is shy", .algorithms = {}};
+  const NamedHostAlgorithms offer{
+      .host = "a host", .reason_for_none = "it is shy", .reason_for_no_blocking = {}, .algorithms = {}};
   EXPECT_EQ(plan_of("barrier * * * * native(tree)\n", offer).rows[0].form, RowForm::native);
   const UserChoice fixed{interned_expression(Collective::barrier, "native(tree)"), "a setting"};
   const Plan plan =
@@ -168,6 +169,21 @@ TEST(HostAlgorithms, AChoiceHoldsForTheCallsThatHaveItsName) {
   EXPECT_EQ(what_runs(CallForm::blocking).substr(0, 50),
             "native native(binomial) names no allreduce that Op");
   EXPECT_EQ(what_runs(CallForm::nonblocking), "native(binomial)");
+}
+
+TEST(HostAlgorithms, ASwitchOfBlockingCallsDoesNotConcernTheOthers) {
+  NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
+  offer.reason_for_no_blocking = "its switch is off";
+  std::erase_if(offer.algorithms, [](const HostAlgorithm* each) { return !each->is_nonblocking; });
+  const auto why_not = [&](Collective collective, bool is_nonblocking, std::string_view text) {
+    return offer.why_not(collective, is_nonblocking, parse_expression(collective, text), 4);
+  };
+  EXPECT_EQ(why_not(Collective::allreduce, true, "native(ring)"), "");
+  EXPECT_EQ(why_not(Collective::allreduce, false, "pipeline(2, native(ring))"), "");
+  EXPECT_EQ(why_not(Collective::allreduce, false, "native(ring)"),
+            "cannot run under Open MPI: its switch is off");
+  EXPECT_EQ(why_not(Collective::barrier, true, "native(tree)"),
+            "names no ibarrier that Open MPI has; it has: none");
 }
 
 // Counts how often the offer was asked for.
