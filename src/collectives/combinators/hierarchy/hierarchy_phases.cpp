@@ -31,6 +31,10 @@ std::string why_unsuitable(const Expression& self, const Placement& placement) {
   return placement.nodes == 1 ? "" : self.parts[1].why_unsuitable({.ranks = placement.nodes});
 }
 
+std::string why_unequal_or_unsuitable(const Expression& self, const Placement& placement) {
+  return placement.equal_nodes ? why_unsuitable(self, placement) : "needs nodes of equal size";
+}
+
 Task within_node(Endpoint node, Call call) {
   Expression expression;
   expression.algorithm = &algorithm_on_node(call, node.size, node.board() != nullptr);

@@ -30,8 +30,9 @@ template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
 }
 
 // Returns the reason why the leaders' algorithm cannot run among the leaders, or an empty text. This is an
-// Algorithm::unsuitable.
+// Algorithm::why_unsuitable, and so is the one for algorithms that need a lane for each rank.
 [[nodiscard]] std::string why_unsuitable(const Expression& self, const Placement& placement);
+[[nodiscard]] std::string why_unequal_or_unsuitable(const Expression& self, const Placement& placement);
 
 // Runs an allreduce on several nodes, some of which have several ranks. The first `carriers` members of each
 // node each carry a share between the nodes.
