@@ -117,9 +117,9 @@ struct Algorithm {
 
   // Returns an upper bound on the bytes that this rank leases of each half of its window for a call. They
   // count whether this rank puts them, or a rank that has swapped places with it. 0 if nothing is put. The
-  // bound on memory counts leases (groups/window_budget.hpp). Null: Expression::lease applies its
-  // general rule.
-  std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
+  // bound on memory counts leases (groups/window_budget.hpp). `node_ranks` is the number of ranks that share
+  // the board. Null: Expression::lease applies its general rule.
+  std::size_t (*lease)(const Call& call, int rank, int node_ranks) = nullptr;
 
   // The algorithm itself. Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;

@@ -67,6 +67,7 @@ const Algorithm alltoall{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
+    .lease = hierarchies::lease_of_vector_in_pieces,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .for_unequal_nodes = &hierarchies::alltoall,
     .why_unsuitable = hierarchies::why_unequal_or_unsuitable,

@@ -55,6 +55,7 @@ const Algorithm reduce_scatter{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
+    .lease = [](const Call& call, int, int) { return call.input.bytes(); },
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
     .for_unequal_nodes = &hierarchies::reduce_scatter,
     .why_unsuitable = hierarchies::why_unequal_or_unsuitable,

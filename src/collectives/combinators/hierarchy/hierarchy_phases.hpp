@@ -42,6 +42,10 @@ template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
 // collective, and otherwise by Repertoire::without_host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
 
+// Returns room for a vector, also if it is put in a piece for each rank of the node. Each piece may begin
+// anywhere in a page. This is an Algorithm::lease.
+[[nodiscard]] std::size_t lease_of_vector_in_pieces(const Call& call, int rank, int node_ranks);
+
 // Carriers says which ranks work between the nodes. `leaders`: one leader of each node. `last`: the last
 // member of each node, which has the sum of its node in a scan. `all`: as many members of each node as the
 // smallest node has (lanes).
