@@ -174,7 +174,10 @@ class Machine {
     if (parsed.runs_on_host()) return "is the host MPI's own, which the simulator does not know";
     if (known == Collective::alltoallv && parsed.algorithm == &hierarchies::alltoall && nodes() > 1)
       return "exchanges lengths between nodes, and messages of the simulator have no data";
-    return parsed.why_unsuitable({.ranks = ranks_, .nodes = nodes(), .board = has_boards_});
+    return parsed.why_unsuitable({.ranks = ranks_,
+                                  .nodes = nodes(),
+                                  .board = has_boards_,
+                                  .equal_nodes = nodes() * machine_.ranks_per_node == ranks_});
   }
 
   void forget() { simulator_.forget(); }

@@ -14,13 +14,17 @@ int first_number_in_environment(std::initializer_list<const char*> names, int ot
   return otherwise;
 }
 
+int rank_or(int otherwise, std::string_view family) {
+  if (family == "openmpi")
+    return first_number_in_environment({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"},
+                                       otherwise);
+  return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"},
+                                     otherwise);
+}
+
 }  // namespace
 
-int launcher_rank(std::string_view family) {
-  if (family == "openmpi")
-    return first_number_in_environment({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, 0);
-  return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
-}
+int launcher_rank(std::string_view family) { return rank_or(0, family); }
 
 // SLURM comes last, because a launcher may start each node in a SLURM step of its own.
 std::string launcher_job(std::string_view family) {
@@ -41,6 +45,11 @@ std::string launcher_job(std::string_view family) {
                                  values({"FLUX_JOB_ID"}), is_open_mpi ? hydra : pmix})
     if (!job.empty()) return job;
   return values({"SLURM_JOB_ID", "SLURM_STEP_ID"});
+}
+
+bool has_launcher() {
+  constexpr int none = -1;
+  return rank_or(none, {}) != none || !launcher_job().empty();
 }
 
 std::string meeting_host() {

@@ -16,6 +16,9 @@ namespace offbeat {
 // at the same time has that name.
 [[nodiscard]] std::string launcher_job(std::string_view family = "openmpi");
 
+// Returns true if a launcher has started this process, and said so by a rank or a name of its job.
+[[nodiscard]] bool has_launcher();
+
 // Returns the host at which the ranks of torch.distributed meet (MASTER_ADDR), or "" if it is unknown.
 [[nodiscard]] std::string meeting_host();
 

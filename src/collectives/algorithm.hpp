@@ -40,6 +40,7 @@ struct Placement {
   int nodes = 1;
   bool board = false;         // the ranks of every node share a board
   bool in_rank_order = true;  // the ranks of each node follow one another
+  bool equal_nodes = true;    // all nodes have the same number of ranks
 };
 
 // OnBoard says which ranks must share a board for an algorithm to run.
@@ -117,12 +118,16 @@ struct Algorithm {
 
   // Returns an upper bound on the bytes that this rank leases of each half of its window for a call. They
   // count whether this rank puts them, or a rank that has swapped places with it. 0 if nothing is put. The
-  // bound on memory counts leases (groups/window_budget.hpp). Null: Expression::lease applies its
-  // general rule.
-  std::size_t (*lease)(const Call& call, int rank, int ranks) = nullptr;
+  // bound on memory counts leases (groups/window_budget.hpp). `node_ranks` is the number of ranks that share
+  // the board. Null: Expression::lease applies its general rule.
+  std::size_t (*lease)(const Call& call, int rank, int node_ranks) = nullptr;
 
   // The algorithm itself. Null for `native`, which only the MPI layer can run.
   Task (*run)(Endpoint net, Call call, const Expression& self) = nullptr;
+
+  // Plans replace the algorithm by this one, which has the same parts, if nodes differ in size. Null: by
+  // none.
+  const Algorithm* for_unequal_nodes = nullptr;
 
   // Returns the number of lanes. Null: the largest number that any part has.
   int (*lanes)(const Expression& self) = nullptr;

@@ -56,8 +56,7 @@ const suara::BaseAlgorithm* base_with_same_formula(std::string_view host_express
 
 // Returns how many consecutive ranks share a node, or 1 if nodes differ.
 int consecutive_ranks(const Placement& placement) {
-  const bool is_even = placement.ranks % placement.nodes == 0 && placement.in_rank_order;
-  return is_even || placement.nodes == 1 ? placement.ranks / placement.nodes : 1;
+  return placement.equal_nodes && placement.in_rank_order ? placement.ranks / placement.nodes : 1;
 }
 
 }  // namespace

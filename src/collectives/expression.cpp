@@ -365,8 +365,12 @@ std::string Expression::why_unsuitable(const Placement& placement) const {
 }
 
 std::size_t Expression::lease(const Call& call, int rank, int ranks, int node_ranks) const {
-  if (algorithm->lease != nullptr) return algorithm->lease(call, rank, ranks);
-  if (algorithm->needs.board == OnBoard::no) return 0;
+  const OnBoard board = algorithm->needs.board;
+  if (board == OnBoard::no) return 0;
+  // There hierarchy and lanes run their part for a node, and nothing else.
+  if (board == OnBoard::every_node && node_ranks == ranks)
+    return parts.front().lease(call, rank, ranks, node_ranks);
+  if (algorithm->lease != nullptr) return algorithm->lease(call, rank, node_ranks);
   const std::size_t vector = std::max(call.input.bytes(), call.output.bytes());
   return roles_of(call.collective).is_personalised ? static_cast<std::size_t>(node_ranks) * vector : vector;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A repertoire lists the algorithms of one collective; src/selection/rules.txt says which one runs. Each
-// collective has a folder and a repertoire of its name.
+// collective has a repertoire of its name, and a folder unless it has the algorithms of another one.
 #pragma once
 
 #include <span>

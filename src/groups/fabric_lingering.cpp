@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "groups/fabric_lingering.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstddef>
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -12,13 +13,7 @@
 namespace offbeat {
 
 LingeringEndpoints& LingeringEndpoints::of_process() {
-  static auto* const made = [] {
-    auto* const endpoints = new LingeringEndpoints;  // groups may end after static objects
-    static_cast<void>(std::atexit([] {
-      while (!of_process().poll()) usleep(1000);
-    }));
-    return endpoints;
-  }();
+  static auto* const made = new LingeringEndpoints;  // groups may end after static objects
   return *made;
 }
 
@@ -26,7 +21,7 @@ LingeringEndpoints& LingeringEndpoints::of_process() {
 void LingeringEndpoints::add(std::unique_ptr<FabricEndpoint> endpoint) {
   constexpr std::size_t most = 4;
   const std::lock_guard guard(lock_);
-  all_.push_back({std::move(endpoint), monotonic_ns() + ns_per_s, getpid()});
+  all_.push_back({std::move(endpoint), monotonic_ns() + ns_per_s});
   if (all_.size() > most) all_.erase(all_.begin());
 }
 
@@ -36,12 +31,17 @@ bool LingeringEndpoints::poll() {
   return all_.empty();
 }
 
-// A child of fork() has no part in its parent's endpoint.
-bool LingeringEndpoints::is_over(Each& each) {
-  if (each.process != getpid()) {
-    static_cast<void>(each.endpoint.release());
-    return true;
-  }
+void LingeringEndpoints::wait() {
+  while (!poll()) usleep(1000);
+}
+
+void LingeringEndpoints::after_fork_in_child() {
+  for (Each& each : all_) static_cast<void>(each.endpoint.release());
+  all_.clear();
+  lock_.unlock();
+}
+
+bool LingeringEndpoints::is_over(const Each& each) {
   std::array<fi_cq_tagged_entry, 16> entries;
   fi_cq_err_entry error{};
   fid_cq* const completions = each.endpoint->completions.get();

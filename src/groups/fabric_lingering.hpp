@@ -7,7 +7,6 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_tagged.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <deque>
@@ -47,21 +46,27 @@ struct FabricEndpoint {
 
 class LingeringEndpoints {
  public:
-  // Returns the endpoints of this process. When it ends, it waits until their time is over.
+  // Returns the endpoints of this process.
   static LingeringEndpoints& of_process();
 
   // Takes an endpoint on which this rank begins nothing more. Throws std::bad_alloc.
   void add(std::unique_ptr<FabricEndpoint> endpoint);
   // Polls all, and closes those whose time is over. Returns true if none is left.
   bool poll();
+  // Waits until the time of all is over.
+  void wait();
+
+  // For the handlers of fork(). The child has no part in its parent's endpoints.
+  void prepare_fork() { lock_.lock(); }
+  void after_fork_in_parent() { lock_.unlock(); }
+  void after_fork_in_child();
 
  private:
   struct Each {
     std::unique_ptr<FabricEndpoint> endpoint;
     std::int64_t until_ns;
-    pid_t process;
   };
-  [[nodiscard]] static bool is_over(Each& each);
+  [[nodiscard]] static bool is_over(const Each& each);
 
   SpinLock lock_;
   std::vector<Each> all_;  // the oldest first

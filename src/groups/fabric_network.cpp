@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -55,44 +56,24 @@ constexpr std::uint64_t tag_from(int rank, Message::Stream stream, int tag) {
          static_cast<std::uint64_t>(stream) << tag_bits | static_cast<std::uint64_t>(tag);
 }
 
-constinit SpinLock list_lock;
-constinit bool has_exit_handler = false;
-
 }  // namespace
 
-std::vector<FabricNetwork*>& FabricNetwork::all() {
-  static auto* const made = new std::vector<FabricNetwork*>;  // groups may end after static objects
-  return *made;
-}
+constinit FabricNetwork::List FabricNetwork::all_;
 
 // -- opening and closing
 
-// A child of fork() has no part in its parent's endpoint.
-FabricNetwork::~FabricNetwork() {
-  if (getpid() != process_) {
-    static_cast<void>(endpoint_.release());
-    return;
-  }
-  const std::lock_guard guard(list_lock);
-  std::erase(all(), this);
-}
-
-// libfabric is loaded, so its destructors run after stop_all().
-void FabricNetwork::enlist() {
-  const std::lock_guard guard(list_lock);
-  if (!std::exchange(has_exit_handler, true)) static_cast<void>(std::atexit(stop_all));
-  all().push_back(this);
-}
-
-void FabricNetwork::stop_all() {
-  if (!list_lock.try_lock()) return;
-  const std::lock_guard guard(list_lock, std::adopt_lock);
-  for (FabricNetwork* each : all()) each->stop();
+// libfabric is loaded, so its destructors run after this handler.
+void FabricNetwork::arrange_exit() {
+  static constinit std::atomic_flag is_arranged{};
+  if (is_arranged.test_and_set()) return;
+  static_cast<void>(std::atexit([] {
+    all_.try_visit([](FabricNetwork& each) { each.stop(); });
+    LingeringEndpoints::of_process().wait();
+  }));
 }
 
 // A thread that has the lock may have called exit() in a signal handler.
 void FabricNetwork::stop() {
-  if (getpid() != process_) return;
   for (int look = 0; !lock_.try_lock(); ++look) {
     if (look == 1000) return;
     usleep(1000);
@@ -137,7 +118,7 @@ int FabricNetwork::open() {
 NetworkAddress FabricNetwork::address() {
   if (!library_.load()) return NetworkAddress::none("has no libfabric.so.1");
   LingeringEndpoints::of_process().poll();
-  enlist();
+  arrange_exit();
   NetworkAddress made = tcp_.address();
   if (!made.is_usable()) return made;
   auto own_address = std::optional(tcp_.own_address());  // the way of TCP to the other ranks

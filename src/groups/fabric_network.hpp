@@ -7,7 +7,6 @@
 #pragma once
 
 #include <rdma/fabric.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "base/spin_lock.hpp"
 #include "groups/fabric_lingering.hpp"
 #include "groups/fabric_provider.hpp"
+#include "groups/fork_list.hpp"
 #include "groups/own_network.hpp"
 #include "groups/tcp_network.hpp"
 
@@ -28,8 +28,8 @@ namespace offbeat {
 
 class FabricNetwork final : public OwnNetwork {
  public:
-  explicit FabricNetwork(const Settings& settings) : settings_(settings), tcp_(settings) {}
-  ~FabricNetwork() override;
+  explicit FabricNetwork(const Settings& settings) : settings_(settings), tcp_(settings) { all_.add(*this); }
+  ~FabricNetwork() override { all_.remove(*this); }
 
   [[nodiscard]] NetworkAddress address() override;
   void connect(SetUp& set_up, const Locality& locality, std::span<const NetworkAddress> addresses,
@@ -50,7 +50,11 @@ class FabricNetwork final : public OwnNetwork {
   void leave(bool has_failed) noexcept override;
   void share(std::span<const int> numbers, std::string_view space) override;
 
+  using List = ForkList<FabricNetwork, LingeringEndpoints>;
+  static List& all() { return all_; }
+
  private:
+  friend List;
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool is_watched = false;
@@ -62,10 +66,10 @@ class FabricNetwork final : public OwnNetwork {
   };
 
   // -- the end of the process. libfabric's destructors run while other threads may still look for messages.
-  [[nodiscard]] static std::vector<FabricNetwork*>& all();
-  void enlist();
-  static void stop_all();
+  static void arrange_exit();
   void stop();
+  // A child of fork() has no part in its parent's endpoint.
+  void leave_to_parent() { static_cast<void>(endpoint_.release()); }
 
   // -- opening
   // Returns the error code of libfabric.
@@ -91,9 +95,9 @@ class FabricNetwork final : public OwnNetwork {
   void look_at_tcp(const Message& awaited);
   [[nodiscard]] Peer& peer(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
 
+  static List all_;
   const Settings& settings_;
   TcpNetwork tcp_;
-  const pid_t process_ = getpid();
   FabricLibrary library_;
   FabricInfo info_;
   std::unique_ptr<FabricEndpoint> endpoint_;  // null before address(), after leave() and after a failure
@@ -107,6 +111,7 @@ class FabricNetwork final : public OwnNetwork {
   MessageQueue unposted_receives_;
   bool has_queued_ = false;  // a queue may have a message
   std::uint64_t looks_in_vain_ = 0;
+  FabricNetwork* next_in_list_ = nullptr;
 };
 
 }  // namespace offbeat

@@ -70,7 +70,8 @@ Plans Group::current_plans() const {
                     : process_.selection.plans({.ranks = size_,
                                                 .nodes = membership_.nodes(),
                                                 .board = true,
-                                                .in_rank_order = membership_.is_in_rank_order()},
+                                                .in_rank_order = membership_.is_in_rank_order(),
+                                                .equal_nodes = membership_.has_equal_nodes()},
                                                false);
   for (Plan& plan : plans.by_collective)
     for (PlanRow& row : plan.rows)

@@ -15,7 +15,7 @@
 #include "base/pool.hpp"
 #include "groups/network.hpp"
 #include "groups/operations_under_way.hpp"
-#include "groups/tcp_network.hpp"
+#include "groups/own_network.hpp"
 #include "groups/time_report.hpp"
 #include "node/device_memory.hpp"
 
@@ -49,19 +49,21 @@ void prepare_fork() {
   making.lock();
   locked_for_fork = GroupProcess::find();
   if (locked_for_fork != nullptr) locked_for_fork->windows.lock();
-  TcpNetwork::prepare_fork();
+  for (const ForkHandlers& each : fork_handlers_of_networks()) each.prepare();
 }
 void unlock_after_fork() {
   if (GroupProcess* const locked = std::exchange(locked_for_fork, nullptr)) locked->windows.unlock();
   if (!makes_it) making.unlock();
 }
 void be_the_parent() {
-  if (!makes_it) TcpNetwork::after_fork_in_parent();
+  if (!makes_it)
+    for (const ForkHandlers& each : fork_handlers_of_networks()) each.be_the_parent();
   unlock_after_fork();
 }
 // The child has no other thread than the one that forked.
 void be_a_child() {
-  if (!makes_it) TcpNetwork::after_fork_in_child();
+  if (!makes_it)
+    for (const ForkHandlers& each : fork_handlers_of_networks()) each.be_a_child();
   unlock_after_fork();
   forks.fetch_add(1, std::memory_order_relaxed);
   operations_under_way.forget_all();

@@ -36,6 +36,15 @@ class OwnNetwork : public Network {
   std::string_view space_;
 };
 
+// The handlers of fork() for all networks of a kind (fork_list.hpp).
+struct ForkHandlers {
+  void (*prepare)();
+  void (*be_the_parent)();
+  void (*be_a_child)();
+};
+// Returns those of all kinds. A thread that has locks of one kind may take those of a later one.
+[[nodiscard]] std::span<const ForkHandlers> fork_handlers_of_networks();
+
 // Returns the network that OFFBEAT_NETWORK asks for, by default TCP. Returns null if this offbeat was built
 // without it.
 [[nodiscard]] std::unique_ptr<OwnNetwork> make_own_network(const Settings& settings);

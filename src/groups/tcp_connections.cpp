@@ -52,9 +52,19 @@ bool are_equal(const NetworkKey& a, const NetworkKey& b) {
 
 // -- life
 
-TcpNetwork::TcpNetwork(const Settings& settings) : settings_(settings) { enlist(); }
+constinit TcpNetwork::List TcpNetwork::all_;
 
-TcpNetwork::~TcpNetwork() { delist(); }
+TcpNetwork::TcpNetwork(const Settings& settings) : settings_(settings) { all_.add(*this); }
+
+TcpNetwork::~TcpNetwork() { all_.remove(*this); }
+
+// The parent's epoll still watches the sockets, because they are open there.
+void TcpNetwork::leave_to_parent() {
+  for (const std::unique_ptr<Connection>& on : connections_)
+    static_cast<void>(Descriptor(on->stream.take_socket()));
+  listener_ = Descriptor();
+  epoll_ = Descriptor();
+}
 
 NetworkAddress TcpNetwork::address() {
   std::string why_not = "has no network interface with an address: OFFBEAT_INTERFACE names one";

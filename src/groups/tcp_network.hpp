@@ -24,8 +24,10 @@
 
 #include "base/settings.hpp"
 #include "base/spin_lock.hpp"
+#include "groups/fork_list.hpp"
 #include "groups/own_network.hpp"
 #include "groups/tcp_address.hpp"
+#include "groups/tcp_lingering.hpp"
 #include "groups/tcp_stream.hpp"
 
 namespace offbeat {
@@ -57,13 +59,11 @@ class TcpNetwork final : public OwnNetwork {
   // Returns how many connections there are, including those of strangers.
   [[nodiscard]] std::size_t connections() const { return connections_.size(); }
 
-  // For the handlers of fork(). The child closes all connections, so that the others see the end of its
-  // parent.
-  static void prepare_fork();
-  static void after_fork_in_parent();
-  static void after_fork_in_child();
+  using List = ForkList<TcpNetwork, LingeringSockets>;
+  static List& all() { return all_; }
 
  private:
+  friend List;
   struct Peer;
   // A message that came before its receive.
   struct Unexpected {
@@ -188,10 +188,10 @@ class TcpNetwork final : public OwnNetwork {
   void watch(Connection& on, bool wants_to_write);
   void close(Connection& on);
   void destroy_closed();
-  void enlist();
-  void delist();
-  static void unlock_all();
+  // Closes all connections in the child of a fork(), so that the others see the end of its parent.
+  void leave_to_parent();
 
+  static List all_;
   const Settings& settings_;
   SpinLock lock_;
   TcpAddress own_;
@@ -213,7 +213,7 @@ class TcpNetwork final : public OwnNetwork {
   MessageQueue receives_;              // those that have found no message
   std::uint64_t numbers_ = 0;
   int first_of_any_ = 0;
-  TcpNetwork* next_ = nullptr;  // in the list of all
+  TcpNetwork* next_in_list_ = nullptr;
 };
 
 }  // namespace offbeat

@@ -83,12 +83,12 @@ std::string NamedHostAlgorithms::names(Collective collective, bool is_nonblockin
   return text.empty() ? "none" : text;
 }
 
-std::string NamedHostAlgorithms::why_not(Collective collective, const Expression& expression,
-                                         int ranks) const {
+std::string NamedHostAlgorithms::why_not(Collective collective, bool is_nonblocking,
+                                         const Expression& expression, int ranks) const {
   if (expression.is_host_grid()) {
     for (std::size_t k = 0; k < expression.dimensions.size(); ++k) {
       const Expression& part = expression.part_of_dimension(k);
-      const std::string why = why_not(collective, part, expression.dimensions[k]);
+      const std::string why = why_not(collective, false, part, expression.dimensions[k]);
       if (!why.empty()) return "has " + part.canonical_text() + ", which " + why;
     }
     return {};
@@ -96,14 +96,16 @@ std::string NamedHostAlgorithms::why_not(Collective collective, const Expression
   const std::string_view name = expression.host_algorithm();
   if (name.empty()) return {};
   // The segments of a pipeline are non-blocking calls, so they need the name of a non-blocking algorithm.
-  const bool is_nonblocking = !expression.is_native();
+  if (!expression.is_native()) is_nonblocking = true;
   const HostAlgorithm* found = find(collective, is_nonblocking, name);
   if (found != nullptr) {
     if (found->ranks == 0 || found->ranks == ranks) return {};
     return "runs on " + std::to_string(found->ranks) + " ranks only under " + host;
   }
   const std::string call = (is_nonblocking ? "i" : "") + std::string(name_of(collective));
-  if (!reason_for_none.empty()) return "cannot run under " + host + ": " + reason_for_none;
+  const std::string& reason =
+      is_nonblocking || reason_for_no_blocking.empty() ? reason_for_none : reason_for_no_blocking;
+  if (!reason.empty()) return "cannot run under " + host + ": " + reason;
   return "names no " + call + " that " + host + " has; it has: " + names(collective, is_nonblocking);
 }
 
@@ -118,6 +120,7 @@ NamedHostAlgorithms nameable_algorithms_of_any_version(HostMpi host) {
   static constexpr std::string_view people[] = {"this MPI", "Open MPI", "MPICH", "Intel MPI"};
   NamedHostAlgorithms offer{.host = std::string(people[static_cast<std::size_t>(host)]),
                             .reason_for_none = {},
+                            .reason_for_no_blocking = {},
                             .algorithms = {},
                             .needs_communicators = host == HostMpi::open_mpi};
   if (host == HostMpi::intel) {

@@ -35,6 +35,7 @@ struct HostAlgorithm {
 struct NamedHostAlgorithms {
   std::string host;                              // what the host calls itself, for people
   std::string reason_for_none;                   // the reason if the offer is empty, for people
+  std::string reason_for_no_blocking;            // likewise if it has nothing for blocking calls
   std::vector<const HostAlgorithm*> algorithms;  // in the order of host_algorithms()
   bool needs_communicators = false;              // a blocking call by name needs a communicator for that name
 
@@ -43,9 +44,10 @@ struct NamedHostAlgorithms {
                                           std::string_view name) const;
   // Returns the names for a call as text, such as "ring, linear"; "none" if there is none.
   [[nodiscard]] std::string names(Collective collective, bool is_nonblocking) const;
-  // Returns the reason why an expression cannot run under this host on `ranks` ranks, or an empty text if it
-  // can. An expression without native(NAME) always can.
-  [[nodiscard]] std::string why_not(Collective collective, const Expression& expression, int ranks) const;
+  // Returns the reason why calls cannot run an expression under this host on `ranks` ranks, or an empty text
+  // if they can. An expression without native(NAME) always can.
+  [[nodiscard]] std::string why_not(Collective collective, bool is_nonblocking, const Expression& expression,
+                                    int ranks) const;
   [[nodiscard]] std::uint64_t hash() const;
 };
 

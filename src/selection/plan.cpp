@@ -36,11 +36,20 @@ const Machine& machine_of(const PlanInputs& inputs) {
   return inputs.machine != nullptr ? *inputs.machine : built_in_machine();
 }
 
-// Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto).
-const Expression* replace_automatic_grids(Collective collective, const Expression& expression,
+// Returns the algorithm that runs in place of the outermost one, because nodes differ in size. Returns null
+// if there is none.
+const Algorithm* replacement_on_unequal_nodes(const Expression& expression, const Placement& placement) {
+  return placement.equal_nodes ? nullptr : expression.algorithm->for_unequal_nodes;
+}
+
+// Returns the expression that calls of `bytes` bytes run: with a grid instead of grid(auto), and with what
+// replaces it on nodes that differ in size.
+const Expression* expression_on_placement(Collective collective, const Expression& expression,
                                           const PlanInputs& inputs, std::size_t bytes) {
-  if (!has_automatic_grid(expression)) return &expression;
-  const Expression found = replace_automatic_grids(expression, machine_of(inputs), inputs.placement, bytes);
+  const Algorithm* const replacement = replacement_on_unequal_nodes(expression, inputs.placement);
+  if (!has_automatic_grid(expression) && replacement == nullptr) return &expression;
+  Expression found = replace_automatic_grids(expression, machine_of(inputs), inputs.placement, bytes);
+  if (replacement != nullptr) found.algorithm = replacement;
   return interned_expression(collective, found.canonical_text());
 }
 
@@ -48,13 +57,14 @@ const Expression* replace_automatic_grids(Collective collective, const Expressio
 std::string why_rule_unsuitable(Collective collective, const Expression& expression,
                                 const PlanInputs& inputs) {
   std::string reason =
-      replace_automatic_grids(collective, expression, inputs, 1)->why_unsuitable(inputs.placement);
+      expression_on_placement(collective, expression, inputs, 1)->why_unsuitable(inputs.placement);
   if (reason.empty() && inputs.without_mpi && expression.algorithm->needs.board != OnBoard::one_node)
     reason = "needs an MPI";
   if (reason.empty() && expression.is_host_grid() && !inputs.takes_host_grids)
     reason = "does not notice every process that dies, and ULFM is on";
   if (reason.empty() && inputs.offer != nullptr)
-    reason = inputs.offer->why_not(collective, expression, inputs.placement.ranks);
+    reason = inputs.offer->why_not(collective, inputs.calls == CallForm::nonblocking, expression,
+                                   inputs.placement.ranks);
   return reason;
 }
 
@@ -86,7 +96,8 @@ class RowsOfPlan {
         inputs_(inputs),
         placement_(inputs.placement),
         window_bytes_(inputs.window_bytes),
-        names_need_shadows_(inputs.offer != nullptr && inputs.offer->needs_communicators) {}
+        names_need_shadows_(inputs.offer != nullptr && inputs.offer->needs_communicators &&
+                            inputs.calls == CallForm::blocking) {}
 
   // Adds a row that ends at `most`. If an alternative has an immediate form, short calls get a row of their
   // own. grid(auto) gets a row for each of its grids.
@@ -97,7 +108,7 @@ class RowsOfPlan {
       row.bytes = {next_, most};
       row.reason = reason;
       row.origin = origin;
-      for (const Expression* each : alternatives_with_chosen_grids(alternatives, row)) {
+      for (const Expression* each : alternatives_on_placement(alternatives, row)) {
         row.alternatives.push_back(alternative_of(*each, row.bytes));
         if (row.alternatives.back().form != RowForm::task) continue;
         const ElementLimits elements = elements_of(*each);
@@ -115,21 +126,25 @@ class RowsOfPlan {
   [[nodiscard]] std::vector<PlanRow> result() { return std::move(rows_); }
 
  private:
-  // Returns the alternatives with their grids. Shortens the row to the lengths that have the same grids, and
-  // says in its reason where they come from.
-  [[nodiscard]] std::vector<const Expression*> alternatives_with_chosen_grids(
+  // Returns what the alternatives are on the placement. Shortens the row to the lengths that have the same
+  // grids, and says in its reason what was replaced.
+  [[nodiscard]] std::vector<const Expression*> alternatives_on_placement(
       std::vector<const Expression*> alternatives, PlanRow& row) const {
-    bool has_grids = false;
+    std::string grids;
+    std::string unequal;
     for (const Expression*& each : alternatives) {
-      if (!has_automatic_grid(*each)) continue;
-      row.bytes.most =
-          longest_with_same_grids(*each, machine_of(inputs_), placement_, row.bytes.least, row.bytes.most);
-      each = replace_automatic_grids(collective_, *each, inputs_, typical_length(row.bytes.least));
-      has_grids = true;
+      if (has_automatic_grid(*each)) {
+        row.bytes.most =
+            longest_with_same_grids(*each, machine_of(inputs_), placement_, row.bytes.least, row.bytes.most);
+        grids = "grid(auto) on " + printable(machine_of(inputs_).name, 60);
+      }
+      if (replacement_on_unequal_nodes(*each, placement_) != nullptr)
+        unequal = std::string(each->algorithm->name) + " needs nodes of equal size";
+      each = expression_on_placement(collective_, *each, inputs_, typical_length(row.bytes.least));
     }
-    if (!has_grids) return alternatives;
-    row.reason +=
-        (row.reason.empty() ? "" : "; ") + ("grid(auto) on " + printable(machine_of(inputs_).name, 60));
+    for (const std::string& why : {grids, unequal}) {
+      if (!why.empty()) row.reason += (row.reason.empty() ? "" : "; ") + why;
+    }
     std::vector<const Expression*> distinct;
     for (const Expression* each : alternatives)
       if (std::ranges::find(distinct, each) == distinct.end()) distinct.push_back(each);
@@ -326,10 +341,18 @@ bool give_equal_bits(Collective collective, const Expression& first, const Expre
 }
 
 bool distinguish_call_forms(const PlanInputs& inputs, Collective collective) {
-  const auto tells = [&](const Rule& rule) { return rule.collective == collective && rule.form.has_value(); };
-  return inputs.fixed == nullptr && std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
-           return rules != nullptr && std::ranges::any_of(rules->rules, tells);
-         });
+  // The host's non-blocking calls have names of their own.
+  const auto is_by_name = [](const Expression* each) {
+    return each->is_native() && !each->name_in_host.empty();
+  };
+  if (inputs.fixed != nullptr) return is_by_name(inputs.fixed->expression);
+  const auto tells = [&](const Rule& rule) {
+    return rule.collective == collective &&
+           (rule.form.has_value() || std::ranges::any_of(rule.alternatives, is_by_name));
+  };
+  return std::ranges::any_of(inputs.rules, [&](const Rules* rules) {
+    return rules != nullptr && std::ranges::any_of(rules->rules, tells);
+  });
 }
 
 Plan make_plan(Collective collective, const PlanInputs& inputs) {

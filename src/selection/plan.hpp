@@ -36,7 +36,7 @@ class Means {
   static const Means board;          // shared memory of each node
   static const Means messages;       // a private communicator of the host
   static const Means host_pipeline;  // another one, for pipelines of the host's own collectives
-  static const Means by_name;        // one for each algorithm of the host that a row names (Shadows)
+  static const Means by_name;        // one for each name of a row of blocking calls (Shadows)
   static const Means host_grid;      // one for each dimension of a grid of the host's algorithms (HostGrids)
   static const Means network;        // messages of offbeat's own, which any thread may move
 
@@ -169,7 +169,8 @@ struct PlanInputs {
 // calls do not choose between them, unless OFFBEAT_ADAPT is `any`.
 [[nodiscard]] bool give_equal_bits(Collective collective, const Expression& first, const Expression& other);
 
-// Returns true if a rule tells blocking calls of the collective from those that only begin something.
+// Returns true if a rule or a choice tells blocking calls of the collective from those that only begin
+// something.
 [[nodiscard]] bool distinguish_call_forms(const PlanInputs& inputs, Collective collective);
 
 // Makes the plan of one collective; nothing else decides which algorithms may run. A rule that cannot run on

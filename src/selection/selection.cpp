@@ -54,8 +54,10 @@ void Selection::set_initial_choice(Rules rules) {
 const NamedHostAlgorithms* Selection::offer() const {
   if (!names_host_algorithms()) return nullptr;
   if (host_algorithms_ != nullptr) return &host_algorithms_();
-  static const auto* const nothing = new NamedHostAlgorithms{
-      .host = "this MPI", .reason_for_none = "offbeat does not know it", .algorithms = {}};
+  static const auto* const nothing = new NamedHostAlgorithms{.host = "this MPI",
+                                                             .reason_for_none = "offbeat does not know it",
+                                                             .reason_for_no_blocking = {},
+                                                             .algorithms = {}};
   return nothing;
 }
 

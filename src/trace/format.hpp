@@ -142,7 +142,7 @@ struct CommunicatorRecord {  // followed by the ranks
 inline constexpr std::size_t communicator_ranks_offset = 28;
 static_assert(offsetof(CommunicatorRecord, rank) == 24);
 
-enum class Named : std::uint8_t { type = 1, operation = 2, algorithm = 3 };
+enum class Named : std::uint8_t { type = 1, operation = 2, algorithm = 3, communicator = 4 };
 
 struct NameRecord {  // followed by the text
   RecordKind kind;

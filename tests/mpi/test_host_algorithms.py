@@ -102,6 +102,33 @@ def test_non_blocking_calls_take_names(mpi: Mpi) -> None:
     assert len({bits for _, _, bits in found.values()}) == len(names), str(result)
 
 
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
+def test_non_blocking_calls_have_names_of_their_own(mpi: Mpi, tmp_path: Path) -> None:
+    """Open MPI has a binomial iallreduce, but no binomial allreduce."""
+    rules = tmp_path / "names.rules"
+    rules.write_text(
+        "iallreduce * * * ..1KiB native(nonoverlapping)\n"
+        "iallreduce * * * * native(binomial)\n"
+        "allreduce * * * * native(nonoverlapping)\n"
+    )
+    settings = {"OFFBEAT_RULES": str(rules), "OFFBEAT_VERBOSE": "1"}
+    pairs = ("iallreduce", "=rules", "allreduce", "=rules")
+    found, result = by_name(mpi, 3, *pairs, environment=settings)
+    assert found["iallreduce", "rules"][:2] == ("native(binomial)", "right"), str(result)
+    assert found["allreduce", "rules"][:2] == ("native(nonoverlapping)", "right"), str(result)
+    assert "iallreduce of any length, ranks: 3: native(binomial)" in result.stderr, str(result)
+
+
+@on_mpis(lambda mpi: mpi.name == "debian-openmpi")
+def test_non_blocking_names_need_no_switch(mpi: Mpi) -> None:
+    """Open MPI 4.1.4 reads a switch when it starts, but for its blocking calls only."""
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    result = run(mpi, 3, [program, "0", "iallreduce", "ring", "allreduce", "ring"]).succeeded()
+    found = [(call, ran, verdict) for call, _, ran, verdict, _ in LINE.findall(result.stdout)]
+    expected = [("iallreduce", "native(ring)", "right"), ("allreduce", "native", "right")]
+    assert found == expected, str(result)
+
+
 @HAS_TWO_ALLREDUCES
 def test_segments_take_names(mpi: Mpi) -> None:
     signatures = set()

@@ -128,6 +128,19 @@ def test_the_fast_path_of_a_later_row(mpi: Mpi, tmp_path: Path) -> None:
 
 
 @INSIDE_OFFBEAT
+@pytest.mark.parametrize(("ranks", "name"), [(4, "lanes"), (3, "hierarchy")])
+def test_what_runs_is_said_where_nodes_differ_in_size(mpi: Mpi, ranks: int, name: str) -> None:
+    program = compile_program(mpi, PROGRAMS / "host_algorithms.c", libraries=("-lpthread", "-ldl"))
+    settings = {
+        "OFFBEAT_REDUCE": "lanes(arrival_tree, binomial)", "OFFBEAT_NODE_RANKS": "2", "OFFBEAT_VERBOSE": "1",
+    }  # fmt: skip
+    result = run(mpi, ranks, [program, "0", "reduce", "=chosen"], environment=settings, timeout=60)
+    result.succeeded()
+    assert f"reduce chosen: ran {name}(arrival_tree, binomial), right" in result.stdout, str(result)
+    assert f", ranks: {ranks}: {name}(arrival_tree, binomial) (OFFBEAT_REDUCE" in result.stderr, str(result)
+
+
+@INSIDE_OFFBEAT
 def test_a_setting_comes_before_the_rules(mpi: Mpi, tmp_path: Path) -> None:
     rules = tmp_path / "my.rules"
     rules.write_text("* * * * * native\n")

@@ -109,6 +109,18 @@ def test_hydra_is_told_when_the_line_is_read(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
+def test_without_a_launcher_the_line_waits_for_a_paused_reader(mpi: Mpi) -> None:
+    """The process itself does not."""
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    environment = clean_environment(mpi) | {"OFFBEAT_RULES": "/missing"}
+    environment["LD_PRELOAD"] = str(library(mpi.family))
+    with subprocess.Popen([str(program)], env=environment, stderr=subprocess.PIPE) as alone:
+        assert alone.wait(timeout=5) == 2
+        assert alone.stderr is not None
+        assert alone.stderr.read().startswith(b"offbeat: OFFBEAT_RULES")
+
+
+@INSIDE_OFFBEAT
 def test_the_report_ends_with_the_command_that_says_more(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     result = run(mpi, 2, [program, "7 days"], timeout=60).succeeded()

@@ -88,6 +88,7 @@ def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> 
         assert [(call.type, call.count, call.bytes) for call in derived] == [("user-defined", 2, 32)]
         # WORLD, three duplicates of the half, the half, SELF
         assert len(trace.communicators) == 6
+        assert {"MPI_COMM_WORLD", "MPI_COMM_SELF"} <= set(trace.names.values())
 
 
 @pytest.mark.parametrize("algorithms", [None, "recursive_doubling"])

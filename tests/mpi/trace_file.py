@@ -96,6 +96,7 @@ class TraceFile:
     program: str
     calls: list[Call] = field(default_factory=list)
     communicators: list[Communicator] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)  # of communicators
 
     @property
     def counts(self) -> Counter[tuple[str, str]]:
@@ -124,7 +125,7 @@ def read(path: Path) -> TraceFile:
         flags, rank, ranks, made, lost, every, every_rank, run, _clock(data, 88), _clock(data, 128),
         _text(data, 168, 64), _text(data, 232, 64), _text(data, 296, 32), _text(data, 328, 512),
     )  # fmt: skip
-    names: dict[int, dict[int, str]] = {1: {0: ""}, 2: {0: ""}, 3: {0: "native"}}
+    names: dict[int, dict[int, str]] = {1: {0: ""}, 2: {0: ""}, 3: {0: "native"}, 4: trace.names}
     index, raw = 0, []
     while index < slots:
         offset = HEADER + index * SLOT

@@ -100,6 +100,24 @@ def test_two_synchronisations_are_weighed_by_time(tmp_path: Path) -> None:
     assert times.tolist() == [500, 1000, 250 + 1500, 4000, 7000]
 
 
+def test_communicators_go_by_their_names(tmp_path: Path) -> None:
+    for rank in range(4):
+        made = begun(rank, 4)
+        made.name(4, 0, "MPI_COMM_WORLD")
+        for number, (name, members) in enumerate([("rows", [0, 1]), ("twin", [0, 2]), ("twin", [0, 3])], 1):
+            if rank in members:
+                made.communicator(number if rank == 0 else 1, 0x100 * number, members)
+            # A rank may give a communicator no name.
+            if rank == members[1]:
+                made.name(4, 1, name)
+        made.call(0, START_NS + rank, START_NS + 50)
+        made.write(tmp_path)
+    assert [str(each) for each in trace.read(tmp_path).communicators] == [
+        "MPI_COMM_WORLD (all 4 ranks)", "rows (ranks 0..1)",
+        "communicator 2 (ranks 0, 2)", "communicator 3 (ranks 0, 3)",
+    ]  # fmt: skip
+
+
 def test_the_same_call_is_found_on_all_ranks(tmp_path: Path) -> None:
     # Ranks 1 and 3 have a communicator that is number 1 for one of them and 2 for the other.
     for rank in range(4):

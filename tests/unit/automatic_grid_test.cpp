@@ -269,6 +269,17 @@ TEST(AutomaticGrid, AsAPartHasTheRanksAndBytesOfThePart) {
             "pipeline(8KiB, " + choose_grid(machine, nodes, 8192).expression + ")");
 }
 
+TEST(AutomaticGrid, KnowsNoRowsOfNodesThatDifferInSize) {
+  const Machine& machine = built_in_machine();
+  const auto seconds = [&](const Placement& placement) {
+    return choose_grid(machine, placement, std::size_t{1} << 20).seconds;
+  };
+  const double equal = seconds({.ranks = 64, .nodes = 8});
+  const double unequal = seconds({.ranks = 64, .nodes = 8, .equal_nodes = false});
+  EXPECT_NE(unequal, equal);
+  EXPECT_EQ(unequal, seconds({.ranks = 64, .nodes = 8, .in_rank_order = false}));
+}
+
 TEST(AutomaticGrid, RunsOnAnyNumberOfRanks) {
   const Machine machine = parse_machine("my.toml", small_machine);
   for (int ranks = 2; ranks < 200; ++ranks) {

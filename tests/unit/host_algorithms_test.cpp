@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,8 @@ TEST(HostAlgorithms, AnAlgorithmForTwoRanksRunsOnTwoOnly) {
 }
 
 TEST(HostAlgorithms, AHostThatOffersNothingIsNative) {
-  const NamedHostAlgorithms offer{.host = "a host", .reason_for_none = "it is shy", .algorithms = {}};
+  const NamedHostAlgorithms offer{
+      .host = "a host", .reason_for_none = "it is shy", .reason_for_no_blocking = {}, .algorithms = {}};
   EXPECT_EQ(plan_of("barrier * * * * native(tree)\n", offer).rows[0].form, RowForm::native);
   const UserChoice fixed{interned_expression(Collective::barrier, "native(tree)"), "a setting"};
   const Plan plan =
@@ -102,24 +104,86 @@ TEST(HostAlgorithms, TheSegmentsOfAPipelineAreNonBlockingCalls) {
   const Expression ring = parse_expression(Collective::allreduce, "pipeline(4, native(ring))");
   EXPECT_EQ(ring.host_algorithm(), "ring");
   for (const HostMpi host : {HostMpi::mpich, HostMpi::open_mpi})
-    EXPECT_EQ(nameable_algorithms_of_any_version(host).why_not(Collective::allreduce, ring, 4), "");
+    EXPECT_EQ(nameable_algorithms_of_any_version(host).why_not(Collective::allreduce, false, ring, 4), "");
   const Expression segmented = parse_expression(Collective::allreduce, "pipeline(4, native(ring_segmented))");
   const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   EXPECT_EQ(
-      offer.why_not(Collective::allreduce, segmented, 4),
+      offer.why_not(Collective::allreduce, false, segmented, 4),
       "names no iallreduce that Open MPI has; it has: ring, binomial, rabenseifner, recursive_doubling");
 }
 
 TEST(HostAlgorithms, TheLinesOfAGridAreBlockingCalls) {
   const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const auto why_not = [&](std::string_view text) {
-    return offer.why_not(Collective::allreduce, parse_expression(Collective::allreduce, text), 8);
+    return offer.why_not(Collective::allreduce, true, parse_expression(Collective::allreduce, text), 8);
   };
   EXPECT_EQ(why_not("grid(4x2, native(ring))"), "");
   EXPECT_EQ(why_not("grid(4x2, native, native(recursive_doubling))"), "");
   EXPECT_TRUE(
       why_not("grid(4x2, native(ring), native(none_such))")
           .starts_with("has native(none_such), which names no allreduce that Open MPI has; it has: "));
+}
+
+TEST(HostAlgorithms, NonBlockingCallsHaveNamesOfTheirOwn) {
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
+  const auto plan = [&](const std::string& rules, CallForm calls) {
+    const ParsedRules parsed = parse_rules("a", rules);
+    return make_plan(Collective::allreduce, {.host = HostMpi::open_mpi,
+                                             .calls = calls,
+                                             .placement = {.ranks = 4},
+                                             .rules = {&parsed.rules, nullptr},
+                                             .offer = &offer});
+  };
+  for (const std::string call : {"allreduce", "iallreduce"}) {
+    const std::string rules =
+        call + " * * * * native(nonoverlapping)\n" + call + " * * * * native(binomial)\n";
+    const Plan begun = plan(rules, CallForm::nonblocking);
+    ASSERT_EQ(begun.rows.size(), 1U);
+    EXPECT_EQ(begun.rows[0].expression->canonical_text(), "native(binomial)")
+        << "no iallreduce has the other";
+    EXPECT_EQ(begun.rows[0].form, RowForm::by_name);
+    EXPECT_EQ(begun.rows[0].needs, Means()) << "it runs on the communicator of the program";
+  }
+  const Plan blocking =
+      plan("allreduce * * * * native(binomial) | native(nonoverlapping)\n", CallForm::blocking);
+  EXPECT_EQ(blocking.rows[0].expression->canonical_text(), "native(nonoverlapping)");
+}
+
+TEST(HostAlgorithms, AChoiceHoldsForTheCallsThatHaveItsName) {
+  Selection selection(HostMpi::open_mpi);
+  selection.set_host_algorithms_function([]() -> const NamedHostAlgorithms& {
+    static const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
+    return offer;
+  });
+  const auto what_runs = [&](CallForm form) {
+    const auto plans = std::make_unique<const Plans>(selection.plans({.ranks = 4, .nodes = 4}));
+    const PlanRow& row = plans->of(Collective::allreduce, form).row_for(8);
+    return row.expression->canonical_text() + (row.form == RowForm::by_name ? "" : " " + row.reason);
+  };
+  selection.choose_for_every_length(Collective::allreduce, "native(nonoverlapping)", "a test");
+  EXPECT_EQ(what_runs(CallForm::blocking), "native(nonoverlapping)");
+  EXPECT_EQ(what_runs(CallForm::nonblocking),
+            "native native(nonoverlapping) names no iallreduce that Open MPI has; it has: ring, binomial, "
+            "rabenseifner, recursive_doubling");
+  selection.choose_for_every_length(Collective::allreduce, "native(binomial)", "a test");
+  EXPECT_EQ(what_runs(CallForm::blocking).substr(0, 50),
+            "native native(binomial) names no allreduce that Op");
+  EXPECT_EQ(what_runs(CallForm::nonblocking), "native(binomial)");
+}
+
+TEST(HostAlgorithms, ASwitchOfBlockingCallsDoesNotConcernTheOthers) {
+  NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
+  offer.reason_for_no_blocking = "its switch is off";
+  std::erase_if(offer.algorithms, [](const HostAlgorithm* each) { return !each->is_nonblocking; });
+  const auto why_not = [&](Collective collective, bool is_nonblocking, std::string_view text) {
+    return offer.why_not(collective, is_nonblocking, parse_expression(collective, text), 4);
+  };
+  EXPECT_EQ(why_not(Collective::allreduce, true, "native(ring)"), "");
+  EXPECT_EQ(why_not(Collective::allreduce, false, "pipeline(2, native(ring))"), "");
+  EXPECT_EQ(why_not(Collective::allreduce, false, "native(ring)"),
+            "cannot run under Open MPI: its switch is off");
+  EXPECT_EQ(why_not(Collective::barrier, true, "native(tree)"),
+            "names no ibarrier that Open MPI has; it has: none");
 }
 
 // Counts how often the offer was asked for.

@@ -4,6 +4,9 @@
 
 #include <vector>
 
+#include "collectives/algorithm.hpp"
+#include "node/membership.hpp"
+
 namespace offbeat {
 
 struct NodeShape {
@@ -17,6 +20,21 @@ struct NodeShape {
     return nodes;
   }
 };
+
+[[nodiscard]] inline Membership membership_of(const std::vector<int>& node_of_rank) {
+  Membership membership(static_cast<int>(node_of_rank.size()));
+  membership.group_by([&](int rank) { return node_of_rank[static_cast<std::size_t>(rank)]; });
+  return membership;
+}
+
+// Returns the placement of ranks whose nodes have boards.
+[[nodiscard]] inline Placement placement_of(const Membership& membership) {
+  return {.ranks = membership.ranks(),
+          .nodes = membership.nodes(),
+          .board = true,
+          .in_rank_order = membership.is_in_rank_order(),
+          .equal_nodes = membership.has_equal_nodes()};
+}
 
 inline const std::vector<NodeShape> node_shapes = {
     {"one node", [](int) { return 0; }, true},

@@ -51,6 +51,36 @@ TEST(Selection, OneExpressionForEverySize) {
   EXPECT_EQ(row(selection, {4}, 8).reason, "a test");
 }
 
+TEST(Selection, APlanSaysWhatRunsWhereNodesDifferInSize) {
+  Selection selection;
+  const auto what_runs = [&](Collective collective, bool equal_nodes) {
+    const Placement placement{.ranks = 32, .nodes = 2, .board = true, .equal_nodes = equal_nodes};
+    const Plan plan = selection.plan(collective, placement);
+    const PlanRow& row = plan.row_for(1 << 20);
+    EXPECT_EQ(row.reason.ends_with("lanes needs nodes of equal size"), !equal_nodes) << row.reason;
+    EXPECT_EQ(row.alternatives.front().expression, row.expression);
+    return row.expression->canonical_text();
+  };
+  for (const Collective collective : {Collective::reduce_scatter, Collective::reduce_scatter_block}) {
+    EXPECT_EQ(what_runs(collective, true), "lanes(arrival_shares, recursive_halving)");
+    EXPECT_EQ(what_runs(collective, false), "hierarchy(arrival_shares, recursive_halving)");
+  }
+  for (const Collective collective : {Collective::allgather, Collective::alltoall}) {
+    selection.choose_for_every_length(collective, "lanes(arrival_direct, linear)", "a test");
+    EXPECT_EQ(what_runs(collective, true), "lanes(arrival_direct, linear)");
+    EXPECT_EQ(what_runs(collective, false), "hierarchy(arrival_direct, linear)");
+  }
+  // In these the smallest node decides how many lanes there are.
+  const Placement unequal{.ranks = 12, .nodes = 4, .board = true, .equal_nodes = false};
+  for (const Collective collective : {Collective::allreduce, Collective::bcast}) {
+    const std::string node = collective == Collective::bcast ? "arrival_direct" : "arrival_tree";
+    EXPECT_EQ(parse_expression(collective, "lanes(" + node + ", binomial)").why_unsuitable(unequal), "");
+  }
+  for (const std::string text : {"lanes(arrival_tree, binomial)", "hierarchy(arrival_tree, binomial)"})
+    EXPECT_EQ(parse_expression(Collective::reduce, text).why_unsuitable(unequal),
+              text.front() == 'l' ? "needs nodes of equal size" : "");
+}
+
 // The network is offbeat's own, so `native` of the built-in rules does not count. A choice of the user does.
 TEST(Selection, CallsThatGoByOurNetworkAreNotNative) {
   Selection selection(HostMpi::intel, std::size_t{1} << 20, Adapt::on);

@@ -218,6 +218,15 @@ TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheRank) {
   unsetenv("OMPI_COMM_WORLD_RANK");
 }
 
+TEST_F(SettingsTest, ALauncherIsKnownByARankOrAJob) {
+  EXPECT_FALSE(has_launcher());
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_NAMESPACE"}) {
+    setenv(name, "0", 1);
+    EXPECT_TRUE(has_launcher()) << name;
+    unsetenv(name);
+  }
+}
+
 TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheJob) {
   EXPECT_EQ(launcher_job("openmpi"), launcher_job("mpich"));
   setenv("PMIX_NAMESPACE", "prterun@1", 1);

@@ -217,14 +217,14 @@ TEST(TcpNetwork, AForkedChildKeepsNoConnectionOpen) {
   ranks[1].begin(send->message);
   ranks[0].begin(receive->message);
   ASSERT_TRUE(ranks.move_until([&] { return receive->message.is_over.load(); }));
-  TcpNetwork::prepare_fork();
+  TcpNetwork::all().prepare_fork();
   const pid_t child = fork();
   if (child == 0) {
-    TcpNetwork::after_fork_in_child();
+    TcpNetwork::all().after_fork_in_child();
     pause();
     _exit(0);
   }
-  TcpNetwork::after_fork_in_parent();
+  TcpNetwork::all().after_fork_in_parent();
   ranks.kill(1);
   const auto another = receiving(1, 0, 8);
   ranks[0].begin(another->message);

@@ -50,7 +50,9 @@ def write_csv(trace: Trace, path: Path, begin_s: float, end_s: float) -> int:
             calls = trace.calls(rank)
             last = np.maximum(calls["completion_ns"], calls["exit_ns"])
             chosen = (last >= 1e9 * begin_s) & (calls["arrival_ns"] <= 1e9 * end_s)
-            types, operations, algorithms = (trace.names(rank, kind) for kind in Naming)
+            types, operations, algorithms = (
+                trace.names(rank, kind) for kind in (Naming.TYPE, Naming.OPERATION, Naming.ALGORITHM)
+            )
             for call in calls[chosen]:
                 done = [_microseconds(call[name]) for name in ("arrival_ns", "exit_ns", "completion_ns")]
                 table.writerow(

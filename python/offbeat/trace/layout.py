@@ -64,6 +64,7 @@ class Naming(IntEnum):
     TYPE = 1
     OPERATION = 2
     ALGORITHM = 3
+    COMMUNICATOR = 4
 
 
 class Sync(IntEnum):

@@ -58,6 +58,7 @@ class Communicator:
     local: Mapping[int, int]  # by member: the number of the communicator in its file
     places: Mapping[int, int]  # by member: its rank in the communicator
     world_size: int
+    name: str = ""  # as the program or MPI calls it; empty: it has none, or shares it with another one
 
     @property
     def alone(self) -> bool:
@@ -65,16 +66,16 @@ class Communicator:
         return self.size < 2 and not self.inter
 
     def __str__(self) -> str:
-        number = f"{'inter-' if self.inter else ''}communicator {self.index}"
+        name = self.name or f"{'inter-' if self.inter else ''}communicator {self.index}"
         if self.several_jobs:
-            return f"{number} (ranks {ranges(self.members)}, and another job)"
+            return f"{name} (ranks {ranges(self.members)}, and another job)"
         if self.inter:
-            return f"{number} (ranks {ranges(self.members)})"
+            return f"{name} (ranks {ranges(self.members)})"
         if self.size == self.world_size:
-            return f"{number} (all {format_count(self.world_size, 'rank')})"
+            return f"{name} (all {format_count(self.world_size, 'rank')})"
         if len(self.members) == self.size:
-            return f"{number} (ranks {ranges(self.members)})"
-        return f"{number} ({format_count(self.size, 'rank')})"
+            return f"{name} (ranks {ranges(self.members)})"
+        return f"{name} ({format_count(self.size, 'rank')})"
 
 
 @dataclass(frozen=True)
@@ -378,6 +379,11 @@ def _communicators(files: Mapping[int, RankFile], world: int) -> list[Communicat
     for rank, file in files.items():
         for number, definition in enumerate(file.communicators):
             found.setdefault(definition.identity, {}).setdefault(rank, number)
+    names = {
+        identity: next((name for rank, number in local.items() if (name := _name(files[rank], number))), "")
+        for identity, local in found.items()
+    }
+    shared = Counter(names.values())
     communicators = []
     for index, (identity, local) in enumerate(found.items()):
         definitions = {rank: files[rank].communicators[number] for rank, number in local.items()}
@@ -392,9 +398,14 @@ def _communicators(files: Mapping[int, RankFile], world: int) -> list[Communicat
                 local,
                 {rank: definition.rank for rank, definition in definitions.items()},
                 world,
+                names[identity] if shared[names[identity]] == 1 else "",
             )
         )
     return communicators
+
+
+def _name(file: RankFile, communicator: int) -> str:
+    return file.names[Naming.COMMUNICATOR].get(communicator, "")
 
 
 def _wall_offset(header: Any) -> int:

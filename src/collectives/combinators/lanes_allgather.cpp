@@ -10,7 +10,7 @@
 // other rank of its node, so no core hands over the whole result.
 //
 // Cost: T_A(nodes, m), plus (p - nodes) m copied on a node; m bytes in a block.
-// Other sizes: if nodes differ in size, hierarchy runs.
+// Other sizes: if nodes differ in size, hierarchy replaces it.
 // Source: the full-lane allgather of Traff and Hunold 2020.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
@@ -25,10 +25,6 @@ constexpr std::size_t shortest_by_node = std::size_t{4} << 10;
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Membership& all = net.locality()->membership;
-  if (call.has_lists() || !all.has_equal_nodes()) {
-    co_await hierarchies::allgather.run(net, call, self);
-    co_return;
-  }
   const Endpoint node = on_node(net);
   const Endpoint lane = across_nodes(net);
   const Scratch in_lane =
@@ -64,8 +60,9 @@ const Algorithm allgather{
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
+    .for_unequal_nodes = &hierarchies::allgather,
     .lanes = hierarchies::lanes_in_segments,
-    .why_unsuitable = hierarchies::why_unsuitable,
+    .why_unsuitable = hierarchies::why_unequal_or_unsuitable,
 };
 
 }  // namespace offbeat::lanes

@@ -11,7 +11,7 @@
 //
 // Cost: T_A(nodes, sm), plus an alltoall on a node of s ranks with blocks of nodes m, and 2pm copied; p
 // ranks, m bytes in a block.
-// Other sizes: if nodes differ in size, hierarchy runs.
+// Other sizes: if nodes differ in size, hierarchy replaces it.
 // Source: the full-lane alltoall of Traff and Hunold 2020.
 #include "collectives/combinators/combinators.hpp"
 #include "collectives/combinators/hierarchy/hierarchy_phases.hpp"
@@ -21,10 +21,6 @@ namespace {
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Membership& all = net.locality()->membership;
-  if (call.has_lists() || !all.has_equal_nodes()) {
-    co_await hierarchies::alltoall.run(net, call, self);
-    co_return;
-  }
   const Endpoint node = on_node(net);
   const Endpoint lane = across_nodes(net);
   const Scratch one = net.scratch(call.input.count, call.input.width);
@@ -71,8 +67,10 @@ const Algorithm alltoall{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
+    .lease = hierarchies::lease_of_vector_in_pieces,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
-    .why_unsuitable = hierarchies::why_unsuitable,
+    .for_unequal_nodes = &hierarchies::alltoall,
+    .why_unsuitable = hierarchies::why_unequal_or_unsuitable,
 };
 
 }  // namespace offbeat::lanes

@@ -11,7 +11,7 @@
 // boards; they combine as arrival_shares does.
 //
 // Cost: T_A(nodes, n/s), plus a reduce_scatter and a gather of n on a node of s ranks.
-// Other sizes: if nodes differ in size, hierarchy runs.
+// Other sizes: if nodes differ in size, hierarchy replaces it.
 // Order: that of arrival_shares over the ranks of each node, then that of A over the nodes.
 // Source: the full-lane reduce of Traff and Hunold 2020.
 #include "collectives/allreduce/allreduce.hpp"
@@ -23,10 +23,6 @@ namespace {
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const hierarchies::Nodes nodes(net, call.root);
-  if (!nodes.all.has_equal_nodes()) {
-    co_await hierarchies::reduce.run(net, call, self);
-    co_return;
-  }
   const Endpoint node = on_node(net);
   const std::size_t count = call.input.count;
   const std::size_t width = call.input.width;
@@ -65,8 +61,9 @@ const Algorithm reduce{
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
+    .for_unequal_nodes = &hierarchies::reduce,
     .lanes = hierarchies::lanes_in_segments,
-    .why_unsuitable = hierarchies::why_unsuitable,
+    .why_unsuitable = hierarchies::why_unequal_or_unsuitable,
 };
 
 }  // namespace offbeat::lanes

@@ -12,7 +12,7 @@
 // NODE only says that the nodes work on their boards; they combine as arrival_shares does.
 //
 // Cost: T_A(nodes, n/s), plus a reduce_scatter of n on a node of s ranks; n bytes in all blocks.
-// Other sizes: if nodes differ in size, hierarchy runs.
+// Other sizes: if nodes differ in size, hierarchy replaces it.
 // Order: that of arrival_shares over the ranks of each node, then that of A over the nodes.
 // Source: the full-lane reduce_scatter of Traff and Hunold 2020.
 #include "collectives/allreduce/allreduce.hpp"
@@ -24,10 +24,6 @@ namespace {
 
 Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
   const Membership& all = net.locality()->membership;
-  if (!all.has_equal_nodes()) {
-    co_await hierarchies::reduce_scatter.run(net, call, self);
-    co_return;
-  }
   const Endpoint node = on_node(net);
   const Endpoint lane = across_nodes(net);
   const auto rank = [&](int k) { return all.rank(k, node.rank); };
@@ -59,8 +55,10 @@ const Algorithm reduce_scatter{
     .needs = {.board = OnBoard::every_node},
     .source = "Traff and Hunold 2020",
     .parameters = hierarchies::parameters,
+    .lease = [](const Call& call, int, int) { return call.input.bytes(); },
     .run = hierarchies::run_for_placement<run_on_several_nodes>,
-    .why_unsuitable = hierarchies::why_unsuitable,
+    .for_unequal_nodes = &hierarchies::reduce_scatter,
+    .why_unsuitable = hierarchies::why_unequal_or_unsuitable,
 };
 
 }  // namespace offbeat::lanes

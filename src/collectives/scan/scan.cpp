@@ -13,8 +13,11 @@ constexpr const Algorithm* algorithms[] = {
     &native, &arrival_prefix, &recursive_doubling, &chain, &combinators::pipeline, &hierarchies::scan,
 };
 
+constexpr Repertoire of_both{.algorithms = algorithms, .without_host = "recursive_doubling"};
+
 }  // namespace
 
-const Repertoire scan{.algorithms = algorithms, .without_host = "recursive_doubling"};
+const Repertoire scan = of_both;
+const Repertoire exscan = of_both;
 
 }  // namespace offbeat

@@ -215,8 +215,7 @@ void CommunicatorMeans::put_new_means_into_use() {
 }
 
 Means CommunicatorMeans::means_of_operations() const {
-  // A call by name that begins something runs on the communicator of the program.
-  Means found = Means::host_pipeline | Means::by_name;
+  Means found = Means::host_pipeline;
   if (life_.serves_persistent_request() || !have_board() || node_board().stages() > 1)
     found = found | Means::board;
   if (process_.progress.moves_messages() && have_tags(index_)) found = found | Means::messages;

@@ -38,7 +38,8 @@ std::shared_ptr<const TeamPlans> Team::plans(const Selection& selection) {
     const Placement placement{.ranks = membership_.ranks(),
                               .nodes = membership_.nodes(),
                               .board = false,
-                              .in_rank_order = membership_.is_in_rank_order()};
+                              .in_rank_order = membership_.is_in_rank_order(),
+                              .equal_nodes = membership_.has_equal_nodes()};
     Placement with_board = placement;
     with_board.board = true;
     // Plans are too long for the stack of a thread, so they are made where they stay.

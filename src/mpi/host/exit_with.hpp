@@ -28,8 +28,9 @@ inline void abort_job_of_hydra() {
 }
 
 // Waits up to ten seconds until somebody has read what this process wrote to standard error. A launcher that
-// ends the job drops what it has not read.
+// ends the job drops what it has not read. Other readers find it after the end of this process, too.
 inline void wait_for_reader_of_errors() {
+  if (!has_launcher()) return;
   struct stat errors {};
   if (fstat(STDERR_FILENO, &errors) != 0 || (!S_ISFIFO(errors.st_mode) && !S_ISSOCK(errors.st_mode))) return;
   constexpr useconds_t millisecond = 1000;

@@ -208,15 +208,16 @@ void HostVariables::find_open_mpi() {
     const bool is_read = get_index && allocate && get_index(switch_name.c_str(), &index) == MPI_SUCCESS &&
                          allocate(index, nullptr, &handle, &count) == MPI_SUCCESS &&
                          read_(handle, &is_on) == MPI_SUCCESS;
-    if (!is_read || is_on == 0) {
-      offer_.reason_for_none =
+    if (!is_read || is_on == 0)
+      offer_.reason_for_no_blocking =
           "it has to start with " + std::string(open_mpi_switch) + "=1 in the environment";
-      return;
-    }
   }
-  const bool only_blocking = has_wrong_nonblocking_ring(host_);
+  // The switch belongs to the component of blocking calls.
+  const bool takes_blocking = offer_.reason_for_no_blocking.empty();
+  const bool takes_nonblocking = !has_wrong_nonblocking_ring(host_);
   for (const HostAlgorithm& each : host_algorithms()) {
-    if (each.host != HostMpi::open_mpi || !each.may_be_named || (each.is_nonblocking && only_blocking))
+    if (each.host != HostMpi::open_mpi || !each.may_be_named ||
+        !(each.is_nonblocking ? takes_nonblocking : takes_blocking))
       continue;
     const std::string component = each.is_nonblocking ? "coll_libnbc_" : "coll_tuned_";
     const std::string name = component + call_of(each) + "_algorithm";

@@ -109,7 +109,8 @@ void Runtime::report_unknown_choice(Collective collective) {
   if (choice == nullptr || !choice->expression->names_host_algorithm() || host.rank_in(MPI_COMM_WORLD) != 0)
     return;
   constexpr int no_restriction = 0;
-  const std::string why = host_variables().offer().why_not(collective, *choice->expression, no_restriction);
+  const std::string why =
+      host_variables().offer().why_not(collective, false, *choice->expression, no_restriction);
   if (!why.empty())
     say(choice->origin + ": " + choice->expression->canonical_text() + " " + why +
         "; the MPI chooses instead");

@@ -175,7 +175,12 @@ std::uint32_t Tracer::name(Named what, const std::string& text, std::uint32_t si
   const auto key = std::pair(what, std::pair(text, size));
   if (const auto known = names_.find(key); known != names_.end()) return known->second;
   const std::uint32_t number = named_[what] + 1;
-  if (number > most) return 0;
+  if (number > most || !write_name(what, number, text, size)) return 0;
+  named_[what] = names_[key] = number;
+  return number;
+}
+
+bool Tracer::write_name(Named what, std::uint32_t number, const std::string& text, std::uint32_t size) {
   const NameRecord head{
       .kind = RecordKind::name,
       .what = what,
@@ -183,9 +188,7 @@ std::uint32_t Tracer::name(Named what, const std::string& text, std::uint32_t si
       .slots = static_cast<std::uint32_t>((sizeof(NameRecord) + text.size() + slot_bytes - 1) / slot_bytes),
       .number = number,
       .size = size};
-  if (!writer_.write(std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(text)))) return 0;
-  named_[what] = names_[key] = number;
-  return number;
+  return writer_.write(std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(text)));
 }
 
 KnownType Tracer::learn_type(MPI_Datatype handle) {
@@ -316,16 +319,20 @@ std::shared_ptr<Communicator> Tracer::prepared(MPI_Comm handle) {
   return communicators_.find(abi::bits(handle))->second;
 }
 
-bool Tracer::matches_filter(const Communicator& communicator, MPI_Comm handle) const {
-  if (communicators_filter_.empty()) return true;
+std::string Tracer::name_of(MPI_Comm handle) const {
   char name[MPI_MAX_OBJECT_NAME + 1] = "";
   int length = 0;
   host_function<"PMPI_Comm_get_name", decltype(PMPI_Comm_get_name)>()(handle, name, &length);
-  return matches_communicator(communicators_filter_, communicator.ranks, ranks_, name);
+  return name;
 }
 
-// Writes the communicator's record. A rank that records no calls writes only the list of ranks, if it is rank
-// 0 of the communicator.
+bool Tracer::matches_filter(const Communicator& communicator, MPI_Comm handle) const {
+  return communicators_filter_.empty() ||
+         matches_communicator(communicators_filter_, communicator.ranks, ranks_, name_of(handle));
+}
+
+// Writes the communicator's record, and its name if it has one. A rank that records no calls writes only the
+// list of ranks, if it is rank 0 of the communicator.
 void Tracer::write_definition(Communicator& communicator, MPI_Comm handle) {
   if (writer_.is_full()) return;
   communicator.matches_filter = matches_filter(communicator, handle);
@@ -360,6 +367,8 @@ void Tracer::write_definition(Communicator& communicator, MPI_Comm handle) {
   if (!writer_.write(head, std::as_bytes(std::span(ranks)))) return;
   communicator.number = defined_++;
   communicator.is_defined = true;
+  if (const std::string text = name_of(handle); !text.empty())
+    static_cast<void>(write_name(Named::communicator, communicator.number, text, 0));
 }
 
 int Tracer::neighbours(MPI_Comm handle, Communicator& communicator) const {

@@ -227,6 +227,8 @@ class Tracer {
   [[nodiscard]] std::vector<int> world_ranks(MPI_Group group) const;
   void write_definition(Communicator& communicator, MPI_Comm handle);
   [[nodiscard]] bool matches_filter(const Communicator& communicator, MPI_Comm handle) const;
+  // Returns the name that MPI or the program gave a communicator; empty if there is none.
+  [[nodiscard]] std::string name_of(MPI_Comm handle) const;
   [[nodiscard]] KnownType learn_type(MPI_Datatype handle);
   [[nodiscard]] std::uint8_t learn_operation(MPI_Op handle);
   [[nodiscard]] std::uint8_t number_of(const char* algorithm) {
@@ -241,6 +243,8 @@ class Tracer {
   }
   [[nodiscard]] std::uint32_t name(Named what, const std::string& text, std::uint32_t size,
                                    std::uint32_t most);
+  [[nodiscard]] bool write_name(Named what, std::uint32_t number, const std::string& text,
+                                std::uint32_t size);
 
   const Host& host_;
   const std::uint64_t record_every_;

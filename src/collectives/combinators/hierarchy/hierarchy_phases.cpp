@@ -31,10 +31,18 @@ std::string why_unsuitable(const Expression& self, const Placement& placement) {
   return placement.nodes == 1 ? "" : self.parts[1].why_unsuitable({.ranks = placement.nodes});
 }
 
+std::string why_unequal_or_unsuitable(const Expression& self, const Placement& placement) {
+  return placement.equal_nodes ? why_unsuitable(self, placement) : "needs nodes of equal size";
+}
+
 Task within_node(Endpoint node, Call call) {
   Expression expression;
   expression.algorithm = &algorithm_on_node(call, node.size, node.board() != nullptr);
   co_await carry_out(node, call, expression);
+}
+
+std::size_t lease_of_vector_in_pieces(const Call& call, int, int node_ranks) {
+  return call.input.bytes() + static_cast<std::size_t>(node_ranks) * BoardShape::smallest_chunk;
 }
 
 PhaseSegments::PhaseSegments(std::size_t count, std::size_t width, int lanes) {

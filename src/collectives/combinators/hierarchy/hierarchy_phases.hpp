@@ -30,8 +30,9 @@ template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
 }
 
 // Returns the reason why the leaders' algorithm cannot run among the leaders, or an empty text. This is an
-// Algorithm::unsuitable.
+// Algorithm::why_unsuitable, and so is the one for algorithms that need a lane for each rank.
 [[nodiscard]] std::string why_unsuitable(const Expression& self, const Placement& placement);
+[[nodiscard]] std::string why_unequal_or_unsuitable(const Expression& self, const Placement& placement);
 
 // Runs an allreduce on several nodes, some of which have several ranks. The first `carriers` members of each
 // node each carry a share between the nodes.
@@ -40,6 +41,10 @@ template <Task (*run_on_several_nodes)(Endpoint, Call, const Expression&)>
 // Runs a phase on a node. If the node has a board, the phase runs by the board's algorithm for its
 // collective, and otherwise by Repertoire::without_host.
 [[nodiscard]] Task within_node(Endpoint node, Call call);
+
+// Returns room for a vector, also if it is put in a piece for each rank of the node. Each piece may begin
+// anywhere in a page. This is an Algorithm::lease.
+[[nodiscard]] std::size_t lease_of_vector_in_pieces(const Call& call, int rank, int node_ranks);
 
 // Carriers says which ranks work between the nodes. `leaders`: one leader of each node. `last`: the last
 // member of each node, which has the sum of its node in a scan. `all`: as many members of each node as the

@@ -94,6 +94,7 @@ const Algorithm reduce_scatter{
     .needs = {.board = OnBoard::every_node},
     .source = "offbeat",
     .parameters = parameters,
+    .lease = lease_of_vector_in_pieces,
     .run = run_for_placement<run_on_several_nodes>,
     .why_unsuitable = why_unsuitable,
 };

@@ -82,10 +82,10 @@ Task run_on_several_nodes(Endpoint net, Call call, const Expression& self) {
 
 // Returns Algorithm::lease. Doubling on a node puts several sums of a short vector into a window
 // (arrival_prefix).
-std::size_t lease(const Call& call, int, int ranks) {
+std::size_t lease(const Call& call, int, int node_ranks) {
   const std::size_t bytes = call.input.bytes();
-  const bool is_short = bytes <= static_cast<std::size_t>(ranks) * BoardShape::smallest_chunk;
-  return is_short ? bytes * static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)))
+  const bool is_short = bytes <= static_cast<std::size_t>(node_ranks) * BoardShape::smallest_chunk;
+  return is_short ? bytes * static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(node_ranks - 1)))
                   : bytes;
 }
 
