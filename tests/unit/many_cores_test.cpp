@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "checked_calls.hpp"
+#include "collectives/allreduce/short_allreduce.hpp"
+#include "collectives/board/immediate_butterfly.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
 #include "simulator/simulator.hpp"
@@ -263,6 +265,23 @@ TEST(ManyCores, SharesHaveTheBitsOfTheTree) {
       EXPECT_EQ(results[0], results[1]) << ranks << " ranks, " << count << " elements";
     }
   }
+}
+
+TEST(ManyCores, ClimbAButterflyWhereItIsFaster) {
+  using allreduce_algorithms::ShortAllreduce;
+  using OfAllreduce = ButterflyOrNot<Collective::allreduce, ShortAllreduce>;
+  const auto run = [](int ranks, std::size_t bytes) {
+    return immediate_form(*tree.algorithm, ranks, bytes)->run;
+  };
+  EXPECT_EQ(run(7, 8), run_spinning<WaitForAllSlots<ShortAllreduce>>);
+  EXPECT_EQ(run(7, 2048), OfAllreduce::run);
+  EXPECT_EQ(run(8, 8), OfAllreduce::run);
+  EXPECT_EQ(run(16, 2048), OfAllreduce::run);
+  EXPECT_EQ(run(128, 48), OfAllreduce::run);
+  EXPECT_EQ(run(16, 2049), run_spinning<TreePass<TreeForm<Collective::allreduce>>>);
+  EXPECT_EQ(run(17, 49), run_spinning<TreePass<TreeForm<Collective::allreduce>>>);
+  const Algorithm& barrier = *on_board(Collective::barrier).algorithm;
+  EXPECT_NE(immediate_form(barrier, 7, 0)->run, immediate_form(barrier, 8, 0)->run);
 }
 
 // Costs.

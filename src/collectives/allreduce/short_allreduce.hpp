@@ -66,6 +66,7 @@ class ShortAllreduce {
 // windows (`offbeat simulate` of rome, genoa, sapphire_rapids and grace).
 inline constexpr Immediate on_many_ranks =
     immediate_butterfly<Collective::allreduce, ShortAllreduce, form_for_many_ranks<Collective::allreduce>>;
-inline constexpr const Immediate* short_allreduce = &immediate_and_longer<ShortAllreduce, &on_many_ranks>;
+inline constexpr const Immediate* short_allreduce =
+    &immediate_and_longer<ShortAllreduce, &on_many_ranks, most_ranks_in_rank_order>;
 
 }  // namespace offbeat::allreduce_algorithms

@@ -145,16 +145,17 @@ inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
                                      .run_in_steps = run_in_steps<WaitForAllSlots<Form>>,
                                      .for_more_ranks = beyond};
 
-// The same, but on 5 ranks and more `beyond` serves calls that are too long for it, too.
-template <class Form, const Immediate* beyond>
+// The same for up to most_ranks, but on 5 ranks and more `beyond` serves calls that are too long for it, too.
+template <class Form, const Immediate* beyond, int most_ranks>
 inline constexpr Immediate immediate_on_some_ranks = [] {
   Immediate form = immediate<Form, beyond>;
+  form.most_ranks = most_ranks;
   form.for_longer = beyond;
   return form;
 }();
-template <class Form, const Immediate* beyond>
+template <class Form, const Immediate* beyond, int most_ranks = Form::most_ranks>
 inline constexpr Immediate immediate_and_longer = [] {
-  Immediate form = immediate<Form, &immediate_on_some_ranks<Form, beyond>>;
+  Immediate form = immediate<Form, &immediate_on_some_ranks<Form, beyond, most_ranks>>;
   form.most_ranks = 4;
   return form;
 }();
