@@ -515,7 +515,7 @@ def paper_4_delays() -> list[dict[str, Any]]:
 
 
 def smpi_delays() -> list[dict[str, Any]]:
-    return delays_of("paper_4_smpi_reduce", "paper_4_smpi_allreduce", "paper_4_smpi_alltoall")
+    return delays_of("paper_4_smpi_reduce", "paper_4_smpi_allreduce", "paper_4_smpi_alltoall_32")
 
 
 def paper_4_figure_4() -> str:
@@ -525,14 +525,12 @@ def paper_4_figure_4() -> str:
 
 def paper_4_smpi_figure_4() -> str:
     """The same by SMPI, with its algorithms, and how well both simulators agree."""
-    rows = paper_4.figure_4_rows(smpi_delays())
-    for row in rows:
-        row[0] += ", 64 ranks" if row[0] == "alltoall" else ""
-    large = simulated("paper_4_smpi_alltoall_32")["delays"]
-    ratios = paper_4.alltoalls_over_smpi(paper_4_delays(), large)
+    delays = smpi_delays()
+    rows = paper_4.figure_4_rows([each for each in delays if each["collective"] != "alltoall"])
+    most = max(abs(ratio - 1) for ratio in paper_4.alltoalls_over_smpi(paper_4_delays(), delays))
     agreement = (
-        f"If nobody is late, alltoalls of 1,024 ranks by `pairwise` and `bruck` take {min(ratios):.2f} to "
-        f"{max(ratios):.2f} times as long as by SMPI."
+        "It takes SMPI too long to simulate `linear` alltoalls of so many ranks. If nobody is late, those by "
+        f"`pairwise` and `bruck` take the same time there, to {most:.5%}."
     )
     return table(paper_4.FIGURE_4_HEADINGS, rows) + f"\n\n{agreement}"
 

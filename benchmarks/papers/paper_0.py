@@ -232,8 +232,13 @@ def saved_on_nodes(times: Sequence[dict[str, Any]], nodes: int) -> dict[str, lis
 
 def trainings(times: Sequence[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
     """The bars of a figure: images/s over those without communication, by model, GPUs and algorithm."""
-    shown = {"flat rabenseifner": TABLE_3[:1], "its hierarchy": HIERARCHIES[:1]}
-    shown |= {"with Small-PAP": HIERARCHIES[1:2], "with Large-PAP": HIERARCHIES[2:], "offbeat's best": OURS}
+    shown: dict[str, Sequence[str]] = {
+        "flat rabenseifner": TABLE_3[:1],
+        "its hierarchy": HIERARCHIES[:1],
+        "with Small-PAP": HIERARCHIES[1:2],
+        "with Large-PAP": HIERARCHIES[2:],
+        "offbeat's best": OURS,
+    }
     computing_us = {model.name: model.computing_us for model in MODELS}
     return {
         f"Paper 0, figures 9 and 10: {model}": {

@@ -297,16 +297,17 @@ def lines(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, flo
 def verdicts(document: Mapping[str, Any]) -> list[Verdict]:
     cells = document["cells"]
     found = []
-    for what, of, theirs in (("mean", fmean, MEAN_SPEEDUP), ("most", max, MOST_SPEEDUP)):
-        grids, bests = (of([each_of(each) for each in cells]) for each_of in (
-            lambda each: speedup(each["without_rabenseifner"]), lambda each: speedup(each["offbeat"]),
-        ))  # fmt: skip
+    others, ours = ([speedup(each[name]) for each in cells] for name in ("without_rabenseifner", "offbeat"))
+    for what, other, best, theirs in (
+        ("mean", fmean(others), fmean(ours), MEAN_SPEEDUP),
+        ("most", max(others), max(ours), MOST_SPEEDUP),
+    ):
         found.append(
             Verdict(
                 f"figure 8: times as fast as Open MPI's choice, {what}",
                 f"{theirs:g}",
-                f"{grids:.2f} without Rabenseifner's algorithm, {bests:.2f} by offbeat's best",
-                beaten(bests > theirs, "a long message gains least, and half of these are long"),
+                f"{other:.2f} without Rabenseifner's algorithm, {best:.2f} by offbeat's best",
+                beaten(best > theirs, "a long message gains least, and half of these are long"),
             )
         )
     ranks, _ = FIGURE_7
