@@ -208,7 +208,7 @@ def test_smpi_gives_binomial_trees_the_same_delays(tmp_path: Path) -> None:
 
 @needs_smpi
 def test_stored_allreduces_are_what_smpi_says_now(tmp_path: Path) -> None:
-    """One algorithm, because a ring sends two million messages."""
+    """One algorithm, under one pattern."""
     stored = document("paper_4_smpi_allreduce")
     latest = 1.5 * statistics.fmean(delays(stored, "allreduce", 1024, "balanced").values())
     ranks = 32 * 32
