@@ -253,3 +253,15 @@ def test_every_number_of_a_paper_has_ours_beside_it(number: str) -> None:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert len(cells) == 4
         assert all(cells), line
+
+
+def test_a_number_is_beaten_if_ours_is_greater() -> None:
+    rows = [line.strip("|").split(" | ") for line in measured.paper_verdicts("1").splitlines()[2:]]
+    rates = [row for row in rows if row[0].endswith("MB/s") and "nodes" in row[0]]
+    assert len(rates) == 6
+    for _, paper, here, says in rates:
+        theirs, ours = (float(text.removeprefix("below ").replace(",", "")) for text in (paper, here))
+        assert says.startswith("beaten") == (ours > theirs)
+    found = document("paper_2")["cells"]
+    best = max(each["offbeat"]["before_us"] / each["offbeat"]["after_us"] for each in found)
+    assert f"{best:.2f} by offbeat's best | beaten |" in measured.paper_verdicts("2")
