@@ -284,10 +284,14 @@ PARTS: dict[str, Callable[..., str]] = {
     "simulated": measured.source_of_simulation,
     "paper_0_table": measured.paper_0_table,
     "paper_1_table": measured.paper_1_table,
+    "paper_2_application": measured.paper_2_application,
     "paper_2_fits": measured.paper_2_fits,
     "paper_2_choices": measured.paper_2_choices,
     "paper_4_figure_4": measured.paper_4_figure_4,
     "paper_4_figure_8": measured.paper_4_figure_8,
+    "paper_4_ft_study": measured.paper_4_ft_study,
+    "paper_4_smpi_figure_4": measured.paper_4_smpi_figure_4,
+    "paper_verdicts": measured.paper_verdicts,
 }
 
 

@@ -31,6 +31,8 @@ import paper_0  # noqa: E402
 import paper_1  # noqa: E402
 import paper_2  # noqa: E402
 import paper_4  # noqa: E402
+import paper_4_ft  # noqa: E402
+import paper_tables  # noqa: E402
 import paper_training  # noqa: E402
 import published_check  # noqa: E402
 import result_file  # noqa: E402
@@ -454,6 +456,17 @@ def source_of_simulation(name: str) -> str:
     return f"{shown('build/venv/bin/python ' + command)}\n\nData: `benchmarks/results/{name}.json`."
 
 
+def paper_verdicts(number: str) -> str:
+    """The numbers of a paper beside ours, and whether ours are better, or why not."""
+    found = {
+        "0": lambda: paper_0.verdicts(simulated("paper_0")["times"]),
+        "1": lambda: paper_1.verdicts(simulated("paper_1")["throughput"]),
+        "2": lambda: paper_2.verdicts(simulated("paper_2")),
+        "4": lambda: paper_4.verdicts(paper_4_delays(), smpi_delays()),
+    }[number]()
+    return table(paper_tables.VERDICT_HEADINGS, [each.row for each in found])
+
+
 def paper_0_table() -> str:
     """How much of the native time each part of paper 0 saves, there and here."""
     return table(paper_0.HEADINGS, paper_0.rows(simulated("paper_0")["times"]))
@@ -472,11 +485,54 @@ def paper_1_figure() -> dict[str, list[tuple[float, float]]]:
     return paper_1.lines(simulated("paper_1")["throughput"], "figure 3", 9)
 
 
+def paper_0_trainings() -> dict[str, dict[str, dict[str, float]]]:
+    return paper_0.trainings(simulated("paper_0")["times"])
+
+
+def paper_1_collectives() -> dict[str, dict[str, tuple[float, float]]]:
+    return paper_1.other_collectives(simulated("paper_1")["throughput"])
+
+
+def paper_1_networks() -> dict[str, dict[str, tuple[float, float]]]:
+    return paper_1.other_networks(simulated("paper_1")["throughput"])
+
+
+def paper_2_application() -> str:
+    """What SUARA saves of a training on 1,024 ranks, by the size of its messages."""
+    return table(paper_2.APPLICATION_HEADINGS, paper_2.application_rows(simulated("paper_2")["cells"]))
+
+
+def paper_2_figure() -> dict[str, list[tuple[float, float]]]:
+    return paper_2.lines(simulated("paper_2")["cells"])
+
+
+def delays_of(*names: str) -> list[dict[str, Any]]:
+    return [each for name in names for each in simulated(name)["delays"]]
+
+
+def paper_4_delays() -> list[dict[str, Any]]:
+    return delays_of("paper_4_reduce", "paper_4_allreduce", "paper_4_alltoall_short", "paper_4_alltoall")
+
+
+def smpi_delays() -> list[dict[str, Any]]:
+    return delays_of("paper_4_smpi_reduce", "paper_4_smpi_allreduce", "paper_4_smpi_alltoall_32")
+
+
 def paper_4_figure_4() -> str:
     """The best algorithm under each pattern, for the three collectives."""
-    files = ("paper_4_reduce", "paper_4_allreduce", "paper_4_alltoall_short", "paper_4_alltoall")
-    delays = [each for name in files for each in simulated(name)["delays"]]
-    return table(paper_4.FIGURE_4_HEADINGS, paper_4.figure_4_rows(delays))
+    return table(paper_4.FIGURE_4_HEADINGS, paper_4.figure_4_rows(paper_4_delays()))
+
+
+def paper_4_smpi_figure_4() -> str:
+    """The same by SMPI, with its algorithms, and how well both simulators agree."""
+    delays = smpi_delays()
+    rows = paper_4.figure_4_rows([each for each in delays if each["collective"] != "alltoall"])
+    most = max(abs(ratio - 1) for ratio in paper_4.alltoalls_over_smpi(paper_4_delays(), delays))
+    agreement = (
+        "It takes SMPI too long to simulate rings and `linear` alltoalls of 1,024 ranks. If nobody is late, "
+        f"alltoalls by `pairwise` and `bruck` take the same time there, to {most:.4%}."
+    )
+    return table(paper_4.FIGURE_4_HEADINGS, rows) + f"\n\n{agreement}"
 
 
 def paper_4_figure_8() -> str:
@@ -486,6 +542,27 @@ def paper_4_figure_8() -> str:
 
 def paper_4_figure() -> dict[str, dict[str, tuple[float, float]]]:
     return paper_4.alltoalls_ms(simulated("paper_4_alltoall")["delays"])
+
+
+FT = "paper_4_ft"
+
+
+def has_ft() -> bool:
+    return (result_file.FOLDER / f"{FT}.json").exists()
+
+
+def paper_4_ft_study() -> str:
+    """The study of FT, if it was measured."""
+    if not has_ft():
+        return "Not measured yet: `paper_4_ft.py` needs a quiet machine with a core for each rank."
+    lines = paper_4_ft.lines_of(results(FT)["cells"])
+    figure = f"![Predicted over measured run time of FT by each alltoall]({FT}.svg)"
+    measured_table = table(paper_4_ft.HEADINGS, paper_4_ft.rows(lines))
+    return "\n\n".join([source(FT), measured_table, figure, paper_4_ft.verdict(lines)])
+
+
+def paper_4_ft_figure() -> dict[str, dict[str, float]]:
+    return paper_4_ft.predicted_over_measured(paper_4_ft.lines_of(results(FT)["cells"]))
 
 
 def paper_2_fits() -> str:

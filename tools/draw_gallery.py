@@ -18,7 +18,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,6 +115,17 @@ def of_nodes(shape: str, title: str) -> Measured:
     return Measured("nodes", lambda: over_sizes(title, measured.nodes_ratios(shape)))
 
 
+def bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> chart.Panels:
+    """Bars without a line from least to most."""
+    return {
+        title: {
+            heading: {name: chart.Bar(value, value, value) for name, value in group.items()}
+            for heading, group in groups.items()
+        }
+        for title, groups in panels.items()
+    }
+
+
 MEASURED = {
     "board_2_ranks": of_board(2),
     "board_4_ranks": of_board(4),
@@ -141,6 +152,38 @@ MEASURED = {
             measured.paper_1_figure(),
         ),
     ),
+    "paper_0_training": Measured(
+        "paper_0",
+        lambda: chart.bars_under(bars(measured.paper_0_trainings()), "share of images/s"),
+    ),
+    "paper_1_collectives": Measured(
+        "paper_1",
+        lambda: chart.pairs_under(
+            "Paper 1, figures 5 to 7: 256 MiB whole (ring) and in 4 (dot)",
+            "collective",
+            "MB/s",
+            measured.paper_1_collectives(),
+        ),
+    ),
+    "paper_1_networks": Measured(
+        "paper_1",
+        lambda: chart.pairs_under(
+            "Paper 1, figures 3 and 11 to 14: 256 MiB whole (ring) and in 4 (dot)",
+            "nodes and network",
+            "MB/s",
+            measured.paper_1_networks(),
+        ),
+    ),
+    "paper_2": Measured(
+        "paper_2",
+        lambda: chart.lines_over(
+            "Paper 2, figure 8: allreduce of one rank on each node",
+            "nodes",
+            "times as fast as Open MPI's choice",
+            measured.paper_2_figure(),
+            has_one=True,
+        ),
+    ),
     "paper_4": Measured(
         "paper_4_alltoall",
         lambda: chart.pairs_under(
@@ -151,6 +194,14 @@ MEASURED = {
         ),
     ),
 }
+if measured.has_ft():
+    MEASURED[measured.FT] = Measured(
+        measured.FT,
+        lambda: chart.bars_under(
+            bars({"Paper 4, figure 9: FT, predicted run time": measured.paper_4_ft_figure()}),
+            "of the measured one",
+        ),
+    )
 NAMES = (*(figure.name for figure in FIGURES), *MEASURED)
 
 # By algorithm: the points of its line.

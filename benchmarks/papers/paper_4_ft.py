@@ -19,9 +19,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from offbeat.bench import arrival_patterns, ranking, results
 from offbeat.bench.samples import Delay
@@ -63,6 +64,10 @@ class Line:
         return statistics.fmean(self.delays_us[name] for name in PATTERNS)
 
 
+def lines_of(cells: Sequence[Mapping[str, Any]]) -> list[Line]:
+    return [Line(**cell) for cell in cells]
+
+
 def lower_quartile(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=4, method="inclusive")[0]
 
@@ -74,6 +79,34 @@ def rows(lines: Sequence[Line]) -> list[list[str]]:
          digits(line.predicted_s(line.mean_us)), digits(lower_quartile(line.runs_s))]
         for line in lines
     ]  # fmt: skip
+
+
+def predicted_over_measured(lines: Sequence[Line]) -> dict[str, dict[str, float]]:
+    """The bars of figure 9, by algorithm: the predicted run times, divided by the measured one."""
+    return {
+        line.algorithm: {
+            name: line.predicted_s(delay_us) / lower_quartile(line.runs_s)
+            for name, delay_us in (
+                ("nobody late", line.delays_us["balanced"]),
+                ("mean of patterns", line.mean_us),
+                ("as FT arrives", line.delays_us["FT"]),
+            )
+        }
+        for line in lines
+    }
+
+
+def verdict(lines: Sequence[Line]) -> str:
+    """Which algorithm the paper's rule chooses, and how the choices fared."""
+    runs = {line.algorithm: lower_quartile(line.runs_s) for line in lines}
+    by_score = min(lines, key=lambda line: line.score).algorithm
+    balanced = min(lines, key=lambda line: line.delays_us["balanced"]).algorithm
+    fastest = min(runs, key=runs.__getitem__)
+    return (
+        f"The run is fastest by `{fastest}`. The mean over the patterns chooses `{by_score}`, whose run "
+        f"takes {runs[by_score] / runs[fastest]:.2f} times as long, and the benchmark if nobody is late "
+        f"`{balanced}` ({runs[balanced] / runs[fastest]:.2f})."
+    )
 
 
 class Laboratory:

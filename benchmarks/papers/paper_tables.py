@@ -9,7 +9,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,30 @@ from offbeat.units import Skew
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 
 import markdown_table
+
+VERDICT_HEADINGS = ("what", "paper", "here, simulated", "beaten, or why not")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A number of a paper beside ours, and whether ours is better, or why not."""
+
+    what: str
+    paper: str
+    here: str
+    says: str
+
+    @property
+    def row(self) -> list[str]:
+        return [self.what, self.paper, self.here, self.says]
+
+
+def beaten(is_better: bool, reason: str) -> str:
+    return "beaten" if is_better else reason
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import chart
+import draw_gallery
 import measured
+import paper_4_ft
 import pytest
 import result_file
 import shell
@@ -50,6 +52,33 @@ def between_nodes(algorithm: str, first: float, *passes_us: float, **more: objec
         "collective": "allreduce", "shape": "8x1", "mpi": "one", "late": "", "skew": 0, "size_bytes": 64,
         "algorithm": algorithm, "first_pass_us": first, "passes_us": list(passes_us), **more,
     }  # fmt: skip
+
+
+def ft(algorithm: str, score: float, balanced_us: float, *runs_s: float) -> dict[str, object]:
+    delays_us = dict.fromkeys(paper_4_ft.PATTERNS, 2 * balanced_us) | {"balanced": balanced_us, "FT": 100.0}
+    return {
+        "algorithm": algorithm, "delays_us": delays_us, "score": score, "computing_s": 0.2, "runs_s": runs_s
+    }  # fmt: skip
+
+
+def test_the_study_of_ft_appears_when_it_was_measured(folder: Path) -> None:
+    assert measured.paper_4_ft_study().startswith("Not measured yet")
+    cells = [ft("pairwise", 1.5, 40, 0.3, 0.3), ft("bruck", 1.0, 60, 0.25, 0.25)]
+    write(folder / "paper_4_ft.json", cells, ranks=4, mean_skews_us=[0, 1, 2, 3])
+    text = measured.paper_4_ft_study()
+    assert "| `pairwise` | 40.0 | 100 | 1.50 |" in text
+    assert "](paper_4_ft.svg)" in text
+    assert "fastest by `bruck`" in text
+    assert "chooses `bruck`, whose run takes 1.00 times as long" in text
+    assert "`pairwise` (1.20)" in text
+    bars = measured.paper_4_ft_figure()
+    assert bars["bruck"] == {
+        "nobody late": pytest.approx((0.2 + 500 * 60e-6) / 0.25),
+        "mean of patterns": pytest.approx((0.2 + 500 * 110e-6) / 0.25),
+        "as FT arrives": pytest.approx((0.2 + 500 * 100e-6) / 0.25),
+    }
+    drawing = chart.bars_under(draw_gallery.bars({"FT": bars}), "of the measured one")
+    assert drawing.count("<rect") == 1 + 6 + 3  # the ground, bars, and names
 
 
 def test_a_launcher_names_its_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
