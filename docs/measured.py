@@ -199,7 +199,7 @@ def _size_order(text: str) -> tuple[int, str]:
 
 
 def board_targets() -> str:
-    """The targets of board.py that the stored run missed: the least ratio of the calls that differ in size."""
+    """The targets of board.py that the stored run missed: the least ratio of calls that differ in size."""
     board = Board()
     rows: dict[tuple[str, str], dict[str, float]] = {}
     sizes: dict[tuple[str, str], set[str]] = {}

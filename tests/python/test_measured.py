@@ -187,14 +187,15 @@ def test_the_page_names_the_targets_that_the_board_missed(folder: Path) -> None:
     missed = [
         f"{where}, {mpi}: {ratio} x best native, target 1.00" for mpi, ratio in (("one", 0.8), ("two", 0.9))
     ]
+    missed.append("bcast, 2 ranks, balanced 0, 1 KiB, one: 0.7 x best native, target 1.00")
     missed.append("bcast, 2 ranks, balanced, mean of best/one: 1.2, target 1.5")
     missed.append(f"{where}, two: not measured")
     write(folder / "board.json", cells, missed=missed)
     assert measured.board_targets().splitlines()[2:] == [
-        f"| {where} | 1.00 | 0.8 | 0.9 |",
-        "| bcast, 2 ranks, balanced, mean | 1.5 | 1.2 |  |",
+        "| bcast, 2 ranks, balanced 0 | 1.00 | 1 KiB, 64 KiB | 0.70 | 0.90 |",
+        "| bcast, 2 ranks, balanced | 1.5 | mean | 1.20 |  |",
         "",
-        f"- {where}, two: not measured",
+        "- bcast, 2 ranks, two: not measured (1 times)",
     ]
     measured.results.cache_clear()
     write(folder / "board.json", cells, missed=[])
