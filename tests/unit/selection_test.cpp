@@ -281,7 +281,8 @@ TEST(Selection, SomeDefaultsHoldWhereEachRankHasANode) {
   // Nobody has measured ranks of a node that have no shared memory.
   EXPECT_EQ(bcasts({.ranks = 8, .nodes = 4}), Texts{"native"});
   EXPECT_EQ(bcasts({.ranks = 4}), Texts{"native"});
-  EXPECT_EQ(bcasts({.ranks = 8}), alone) << "from 64 KiB on the calls of the program measure it beside native";
+  EXPECT_EQ(bcasts({.ranks = 8}), alone)
+      << "from 64 KiB on the calls of the program measure it beside native";
   EXPECT_EQ(bcasts({.ranks = 1}), Texts{"native"});
 }
 
