@@ -2,7 +2,7 @@
 // A collective on several nodes: nodes COLLECTIVE SIZES SECONDS [LATE SKEW_US]
 //
 // COLLECTIVE: allreduce, for example. SIZES: bytes of MPI_FLOAT, with commas, of the vector or, where there
-// is one for each rank, of a block, as in `offbeat bench`. SECONDS: for each size. LATE: one, two, half (so
+// is one for each rank, of a block, as in `offbeat bench`. SECONDS: for each size. LATE: one, two, half (that
 // many nodes, the last ones), random or ascending, in which all ranks of a node are late together, or rank
 // (only the last one); SKEW_US: by how much at most.
 //

@@ -208,7 +208,8 @@ def board_targets() -> str:
         where, _, found = line.rpartition(": ")
         what, _, mpi = where.rpartition(", ")
         if ", target " not in found:
-            call = f"{', '.join(what.split(', ')[:2])}, {mpi}: {found}"
+            vendor = board.vendors.get(mpi.rpartition("/")[2], mpi)
+            call = f"{', '.join(what.split(', ')[:2])}, {vendor}: {found}"
             without[call] = without.get(call, 0) + 1
             continue
         ratio, _, wanted = found.partition(", target ")
@@ -221,10 +222,10 @@ def board_targets() -> str:
         least = rows.setdefault(key, {})
         least[vendor] = min(least.get(vendor, math.inf), float(ratio.split(" ")[0]))
         sizes.setdefault(key, set()).add(size)
-    others = [f"- {call} ({count} times)" for call, count in without.items()]
+    others = [f"- {call} (cells: {count})" for call, count in without.items()]
     if not rows and not others:
         return "No target was missed."
-    headings = ["missed", "target", "of", *board.vendors.values()]
+    headings = ["missed", "target", "sizes or mean", *board.vendors.values()]
     found_rows = [
         [
             what,
@@ -524,7 +525,7 @@ def paper_4_figure_4() -> str:
 
 
 def paper_4_smpi_figure_4() -> str:
-    """The same by SMPI, with its algorithms, and how well both simulators agree."""
+    """Figure 4 by SMPI with SMPI's algorithms, and how well both simulators agree."""
     delays = smpi_delays()
     rows = paper_4.figure_4_rows([each for each in delays if each["collective"] != "alltoall"])
     most = max(abs(ratio - 1) for ratio in paper_4.alltoalls_over_smpi(paper_4_delays(), delays))

@@ -50,7 +50,7 @@ FabricInfo ask(const FabricLibrary& library, const std::string& name) {
   return FabricInfo(code == 0 ? found : nullptr, {library.freeinfo});
 }
 
-// Whether this is its name, or that of some of its layers.
+// Returns true if `name` is empty, the provider's name, or the name of some of its layers.
 bool is_named(const fi_info& found, const std::string& name) {
   const std::string its = ";" + std::string(name_of(found)) + ";";
   return name.empty() || its.find(";" + name + ";") != std::string::npos;

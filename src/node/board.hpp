@@ -239,7 +239,7 @@ class Board {
     bool children = false;      // the children in `tree` read
     bool powers_below = false;  // the ranks 1, 2, 4 ... below this one read, around the end
     bool powers_above = false;  // the ranks 1, 2, 4 ... above this one read, up to the last one
-    int butterfly_bits = 0;     // those read that take data from this rank in this RadixButterfly, if not 0
+    int butterfly_bits = 0;     // if not 0: those read that take data from this rank in a RadixButterfly
     std::array<int, 2> single_readers{-1, -1};  // these ranks read; -1 for none
   };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider a group takes, of libfabrics that say that they have these.
+// Which provider a group takes. A stub of libfabric offers given providers.
 #include "groups/fabric_provider.hpp"
 
 #include <arpa/inet.h>

@@ -19,9 +19,10 @@
 // Short messages go another way (short_allreduce.hpp).
 // Cost: after the last arrival, that rank reads n bytes for each of log2(p) levels and n of its own, and
 // writes 2n, at memory speed. If all arrive together, each rank reads and writes at most (6 - 4/p)n bytes.
-// Order: the order of the tree, whichever rank comes first, and rank order for short messages. So the bits
-// never depend on arrival. For powers of two the tree is that of recursive_doubling.
-// Source: ours; the idea of arrival order is from Alizadeh et al. 2022.
+// Order: the order of the tree, whichever rank comes first, groups of four for short messages,
+// or rank order up to 7 ranks (groups_of_four.hpp). So the bits never depend on arrival. For powers of two
+// the tree is that of recursive_doubling. Source: ours; the idea of arrival order is from Alizadeh et al.
+// 2022.
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/allreduce/short_allreduce.hpp"
 #include "collectives/board/board_round.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: a short allreduce on the board. Every rank writes its vector into its slot, reads those of the others
 // as they come, and combines all in rank order. If the data fit in a few lines, combining them is cheaper
-// than telling others the result. The last arrival is followed by one cache line transfer. More ranks combine
-// in groups of four, and groups of groups (board/immediate_butterfly.hpp).
+// than telling others the result. The last arrival is followed by one cache line transfer. More than 7 ranks
+// combine in groups of four, and groups of groups (board/immediate_butterfly.hpp).
 #pragma once
 
 #include "base/copy.hpp"
@@ -61,9 +61,10 @@ class ShortAllreduce {
   const std::uint64_t sequence_;
 };
 
-// On 8 ranks and more every call takes another form, and on 5 to 7 the longer ones do. On 9 to 16 ranks that
-// takes 0.4 to 0.8 of the time of ShortAllreduce, and from 1 to 4 KiB on 5 to 16 ranks 0.3 to 0.9 of that of
-// windows (`offbeat simulate` of rome, genoa, sapphire_rapids and grace).
+// From 8 ranks on, every call takes the form `on_many_ranks`; on 5 to 7 ranks, calls that are too long for
+// ShortAllreduce do. On 9 to 16 ranks it takes 0.4 to 0.8 of ShortAllreduce's time. From 1 to 4 KiB on 5 to
+// 16 ranks it takes 0.3 to 0.9 of the windows' time (`offbeat simulate --machine M --nodes 1 --ppn P
+// --algorithms arrival_tree`, M = rome, genoa, sapphire_rapids, grace).
 inline constexpr Immediate on_many_ranks =
     immediate_butterfly<Collective::allreduce, ShortAllreduce, form_for_many_ranks<Collective::allreduce>>;
 inline constexpr const Immediate* short_allreduce =

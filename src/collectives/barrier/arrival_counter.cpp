@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: each rank writes the number of the call beside its slot when it arrives, and looks for the numbers of
 // the others. It runs on one node, on the board. No two ranks write to one cache line. More than 7 ranks
-// look at groups of four, and groups of groups (board/immediate_butterfly.hpp).
-// Cost: after the last arrival one cache line transfer to each of the others. In the groups three for each of
-// log4(p) levels.
-// Source: Mellor-Crummey and Scott 1991: their central counter, with a sequence number instead of the sense,
-// and a word for each rank instead of the count. Hensgen et al. 1988: the dissemination barrier.
+// look at groups of four, and groups of groups, if each rank has a core; otherwise at all others up to 16
+// ranks, and along a tree on more (board/immediate_butterfly.hpp). Cost: after the last arrival one cache
+// line transfer to each of the others. With groups three at each of log4(p) levels. Source: Mellor-Crummey
+// and Scott 1991: their central counter, with a sequence number instead of the sense, and a word for each
+// rank instead of the count. Hensgen et al. 1988: the dissemination barrier.
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/board/immediate.hpp"
 #include "collectives/board/immediate_butterfly.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The order in which more than 7 ranks combine short vectors: groups of four ranks, then the sums of the
-// groups. It is that of the tree (tree_form.hpp) and of the butterfly (immediate_butterfly.hpp).
+// The order in which more than 7 ranks combine short vectors, and 5 to 7 those of which all together have
+// more than 8 KiB: groups of four ranks, then the sums of the groups. It is that of the tree (tree_form.hpp)
+// and of the butterfly (immediate_butterfly.hpp).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace offbeat {
 
-// Up to this many ranks combine short vectors in rank order.
+// Up to this many ranks combine vectors in rank order, if all together have at most 2 * inline_bytes.
 inline constexpr int most_ranks_in_rank_order = 7;
 
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) {

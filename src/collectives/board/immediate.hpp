@@ -145,7 +145,7 @@ inline constexpr Immediate immediate{.most_ranks = Form::most_ranks,
                                      .run_in_steps = run_in_steps<WaitForAllSlots<Form>>,
                                      .for_more_ranks = beyond};
 
-// The same for up to most_ranks, but on 5 ranks and more `beyond` serves calls that are too long for it, too.
+// The form for up to most_ranks. From 5 ranks on, `beyond` also serves calls that are too long for it.
 template <class Form, const Immediate* beyond, int most_ranks>
 inline constexpr Immediate immediate_on_some_ranks = [] {
   Immediate form = immediate<Form, beyond>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Idea: the immediate form of an allreduce or a barrier on many ranks. Every rank climbs to the top of a tree
 // of groups of four. At each level it reads what the other blocks of its group have, from one rank in each,
-// and combines. What it has then, it leaves for those that read it at the next level: short data in a tree
+// and combines. It leaves the result for the ranks that read it at the next level: short data in a tree
 // line, longer data in its slot.
 //
 //     rank 6 of 64     level 0   reads 4, 5, 7       has the sum of 4 to 7
@@ -9,10 +9,10 @@
 //                      level 2   reads 22, 38, 54    has the sum of all
 //
 // Cost: after the last arrival there are log4(p) levels of three slots each, half as many as on the way up
-// and down a tree (immediate_tree.hpp). All ranks combine all levels. Three ranks read a slot at each level.
-// Order: groups from left to right, as in the tree, so both give the same bits.
-// Source: the dissemination barrier of Hensgen, Finkel and Manber 1988, here with data and in a fixed order.
-// By messages this is recursive_multiplying(4).
+// and down a tree (immediate_tree.hpp). All ranks combine all levels. Three ranks read a slot at each level;
+// more read that of the last rank if the last block is short. Order: groups from left to right, as in the
+// tree, so both give the same bits. Source: the dissemination barrier of Hensgen, Finkel and Manber 1988,
+// here with data and in a fixed order. By messages this is recursive_multiplying(4).
 //
 // readers.hpp says when a slot is used again.
 #pragma once
@@ -38,7 +38,7 @@ class ButterflyPass {
  public:
   static constexpr bool all_meet = true;
   using Operands = NoOperands;
-  // A slot has room for all levels. On more ranks only short data are faster than in a tree (`offbeat
+  // A slot has room for all levels. On more than 16 ranks only short data are faster than in a tree (`offbeat
   // simulate` of rome, genoa, sapphire_rapids and grace).
   static std::size_t most_bytes(int ranks) {
     if (!combines) return 0;
