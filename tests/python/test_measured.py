@@ -195,7 +195,7 @@ def test_the_page_names_the_targets_that_the_board_missed(folder: Path) -> None:
         "| bcast, 2 ranks, balanced 0 | 1.00 | 1 KiB, 64 KiB | 0.70 | 0.90 |",
         "| bcast, 2 ranks, balanced | 1.5 | mean | 1.20 |  |",
         "",
-        "- bcast, 2 ranks, Two: not measured (cells: 1)",
+        "- bcast, 2 ranks, Two MPI: not measured (cells: 1)",
     ]
     measured.results.cache_clear()
     write(folder / "board.json", cells, missed=[])
