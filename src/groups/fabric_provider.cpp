@@ -5,6 +5,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
+#include <cctype>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -50,14 +51,24 @@ FabricInfo ask(const FabricLibrary& library, const std::string& name) {
   return FabricInfo(code == 0 ? found : nullptr, {library.freeinfo});
 }
 
-// Returns true if `name` is empty, the provider's name, or the name of some of its layers.
+// Returns true if each layer of `name` is one of the provider's, in any order and case, as libfabric takes
+// it.
 bool is_named(const fi_info& found, const std::string& name) {
-  const std::string its = ";" + std::string(name_of(found)) + ";";
-  return name.empty() || its.find(";" + name + ";") != std::string::npos;
+  const auto in_lower_case = [](std::string text) {
+    for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return ";" + text + ";";
+  };
+  const std::string its = in_lower_case(std::string(name_of(found)));
+  const std::string wanted = in_lower_case(name);
+  for (std::size_t begin = 0, end; (end = wanted.find(';', begin + 1)) != std::string::npos; begin = end) {
+    if (its.find(wanted.substr(begin, end - begin + 1)) == std::string::npos) return false;
+  }
+  return true;
 }
 
-const fi_info* first_fitting(const fi_info* found, const std::string& name) {
-  while (found != nullptr && !(is_named(*found, name) && is_fitting(*found))) found = found->next;
+template <class Fits>
+const fi_info* first(const fi_info* found, Fits&& fits) {
+  while (found != nullptr && !fits(*found)) found = found->next;
   return found;
 }
 
@@ -78,12 +89,14 @@ bool FabricLibrary::load() {
 FabricInfo find_provider(const FabricLibrary& library, const std::string& name,
                          const std::optional<TcpAddress>& own, bool must_be_there) {
   FabricInfo all = ask(library, name);
-  if (first_fitting(all.get(), name) == nullptr && !name.empty()) all = ask(library, "");
-  const fi_info* const best = first_fitting(all.get(), name);
+  const fi_info* best = first(all.get(), is_fitting);
+  if (best == nullptr && !name.empty()) {
+    all = ask(library, "");
+    best = first(all.get(), [&](const fi_info& each) { return is_named(each, name) && is_fitting(each); });
+  }
   if (best == nullptr) return FabricInfo(nullptr, {library.freeinfo});
-  const fi_info* chosen = best;
-  while (chosen != nullptr && !(name_of(*chosen) == name_of(*best) && is_at(*chosen, own)))
-    chosen = chosen->next;
+  const fi_info* chosen =
+      first(best, [&](const fi_info& each) { return name_of(each) == name_of(*best) && is_at(each, own); });
   if (chosen == nullptr && !(goes_over_ip(*best) && must_be_there)) chosen = best;
   return FabricInfo(chosen != nullptr ? library.dupinfo(chosen) : nullptr, {library.freeinfo});
 }

@@ -233,7 +233,7 @@ class Board {
   // The ranks that read what this rank wrote in an immediate collective or in a round, if they are few
   // (collectives/board/readers.hpp).
   struct Readers {
-    std::uint64_t number = 0;
+    std::uint64_t number = ~std::uint64_t{0};  // no collective before: any rank may have read
     RadixTree tree{};
     bool parent = false;        // the parent in `tree` reads
     bool children = false;      // the children in `tree` read

@@ -108,6 +108,8 @@ TEST(FabricProvider, IsNotLibfabricsOwnTcpButTheLayerAboveIt) {
             {"", "tcp;ofi_rxm", "192.0.2.7"}};
   EXPECT_EQ(found("tcp"), "tcp;ofi_rxm 192.0.2.7");
   EXPECT_EQ(found("tcp;ofi_rxm"), "tcp;ofi_rxm 192.0.2.7");
+  EXPECT_EQ(found("TCP"), "tcp;ofi_rxm 192.0.2.7");
+  EXPECT_EQ(found("ofi_rxm;tcp"), "tcp;ofi_rxm 192.0.2.7");
   EXPECT_EQ(found("ofi_rxm"), "psm3;ofi_rxm 192.0.2.7");
   offers.pop_back();
   EXPECT_EQ(found("tcp"), "");
