@@ -11,12 +11,12 @@ import result_file
 
 # How much longer the default may take at most, and in how many of 100 cells more than a tenth longer.
 LIMITS = {
-    "allreduce": (2.6, 12),
+    "allreduce": (1.4, 3),
     "reduce": (1.15, 1),
-    "bcast": (1.9, 8),
+    "bcast": (1.9, 4),
     "allgather": (1.1, 0),
-    "alltoall": (1.95, 18),
-    "reduce_scatter": (1.45, 8),
+    "alltoall": (1.35, 6),
+    "reduce_scatter": (1.55, 10),
     "barrier": (1.01, 0),
 }
 
