@@ -227,6 +227,8 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
     work_space[static_cast<std::size_t>(rank)] = other.cores;
     peers_.emplace_back(other.process);
   }
+  // Other ranks may still read these slots, so before the second collective this one waits for all of them.
+  board().slot_readers.front().number = ~std::uint64_t{0};
   // All ranks compute this from equal data, because it decides how messages are cut.
   const int concurrent_ranks = std::clamp(union_of(work_space).count(), 1, shape_.ranks);
   // A finding of one communicator also holds for its parts on this node, because the other ranks are still

@@ -233,13 +233,13 @@ class Board {
   // The ranks that read what this rank wrote in an immediate collective or in a round, if they are few
   // (collectives/board/readers.hpp).
   struct Readers {
-    std::uint64_t number = ~std::uint64_t{0};  // no collective before: any rank may have read
+    std::uint64_t number = 0;
     RadixTree tree{};
     bool parent = false;        // the parent in `tree` reads
     bool children = false;      // the children in `tree` read
     bool powers_below = false;  // the ranks 1, 2, 4 ... below this one read, around the end
     bool powers_above = false;  // the ranks 1, 2, 4 ... above this one read, up to the last one
-    int butterfly_bits = 0;     // if not 0: those read that take data from this rank in a RadixButterfly
+    int butterfly_bits = 0;     // those read that take data from this rank in this RadixButterfly, if not 0
     std::array<int, 2> single_readers{-1, -1};  // these ranks read; -1 for none
   };
 

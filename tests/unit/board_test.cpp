@@ -15,11 +15,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <span>
@@ -38,7 +36,6 @@
 #include "collectives/board/board_round.hpp"
 #include "collectives/board/bruck_in_slots.hpp"
 #include "collectives/board/immediate_butterfly.hpp"
-#include "collectives/board/readers.hpp"
 #include "collectives/board/relayed_bcast.hpp"
 #include "collectives/board/tree_form.hpp"
 #include "collectives/repertoire.hpp"
@@ -781,23 +778,6 @@ Step through_windows(const Case& what) {
 }
 
 // A rank that waits for nobody is almost as many short calls ahead as it has slots.
-// Before the first collective the slots have what the set-up has put there (node_board_set_up.cpp).
-TEST(Readers, OfANewBoardAreAllRanks) {
-  const BoardShape shape{.ranks = 3, .window_bytes = BoardShape::smallest_chunk};
-  const std::size_t bytes = shape.in_whole_pages(shape.total_bytes());
-  const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(shape.page_bytes, bytes),
-                                                           std::free);
-  std::memset(memory.get(), 0, bytes);
-  Board board(memory.get(), shape, 0, {});
-  board.sequence.next(Collective::bcast, false);
-  board.sequence.next(Collective::allreduce, true);
-  EXPECT_FALSE(ReadersBefore(board, board.sequence, board.slot_readers).is_free());
-  note_readers(board.sequence, board.slot_readers, {});
-  board.sequence.next(Collective::bcast, false);
-  board.sequence.next(Collective::allreduce, true);
-  EXPECT_TRUE(ReadersBefore(board, board.sequence, board.slot_readers).is_free()) << "nobody reads";
-}
-
 TEST(ShortSlots, LetARankGoAhead) {
   for (const Collective collective : {Collective::bcast, Collective::reduce, Collective::gather,
                                       Collective::scatter, Collective::gatherv, Collective::scatterv}) {

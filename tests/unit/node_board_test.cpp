@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/page_bytes.hpp"
+#include "collectives/board/readers.hpp"
 #include "groups/callback_set_up.hpp"
 #include "node/node_identity.hpp"
 
@@ -102,6 +103,32 @@ TEST(NodeBoard, NamesARankThatDiesWhileTheGateIsClosed) {
     EXPECT_EQ(text, "the process of rank 1 has died");
     EXPECT_LT(monotonic_ns() - began_ns, 10 * ns_per_s);  // about a second, unless the machine is busy
     stage.end_use();
+  });
+  alarm(0);
+  waitpid(child, nullptr, 0);
+  munmap(memory, sizeof(Shared));
+}
+
+// Rank 1 may still read the slots by which rank 0 has introduced itself.
+TEST(NodeBoard, ItsSlotsAreNotUsedBeforeAllRanksHaveReadTheIntroductions) {
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto& shared = *new (memory) Shared;
+  const pid_t child = fork();
+  if (child == 0) {
+    on_board(shared, 1, [](NodeBoard&) {});
+    _exit(0);
+  }
+  alarm(30);  // a hang is a failure
+  on_board(shared, 0, [&](NodeBoard& made) {
+    Board& board = made.board();
+    board.sequence.next(Collective::bcast, false);
+    board.sequence.next(Collective::allreduce, true);
+    EXPECT_FALSE(ReadersBefore(board, board.sequence, board.slot_readers).is_free());
+    note_readers(board.sequence, board.slot_readers, {});
+    board.sequence.next(Collective::bcast, false);
+    board.sequence.next(Collective::allreduce, true);
+    EXPECT_TRUE(ReadersBefore(board, board.sequence, board.slot_readers).is_free()) << "nobody reads";
   });
   alarm(0);
   waitpid(child, nullptr, 0);
