@@ -36,8 +36,8 @@ const Machine& machine_of(const PlanInputs& inputs) {
   return inputs.machine != nullptr ? *inputs.machine : built_in_machine();
 }
 
-// Returns the algorithm that runs in place of the outermost one, because nodes differ in size. Returns null
-// if there is none.
+// If nodes differ in size, another algorithm may run instead of the outermost one. Returns it, or null if the
+// outermost one runs.
 const Algorithm* replacement_on_unequal_nodes(const Expression& expression, const Placement& placement) {
   return placement.equal_nodes ? nullptr : expression.algorithm->for_unequal_nodes;
 }

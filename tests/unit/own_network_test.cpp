@@ -184,7 +184,7 @@ TEST_P(OwnNetworks, WithNothingToDoANapLasts) {
     }
     return naps;
   };
-  if (ranks[0].sleep().call == nullptr) GTEST_SKIP() << "it has no descriptor";
+  if (ranks[0].sleep().call == nullptr) GTEST_SKIP() << "this provider has no descriptor to wait for";
   EXPECT_LT(most_naps_of([&] { ranks[0].move_all({}); }), 100);
   ranks[0].leave(true);
   if (!is_tcp()) {
