@@ -230,12 +230,11 @@ void NodeBoard::meet_others(const Settings& settings, std::span<CoreSet> work_sp
   // Other ranks may still read these slots, so before the second collective this one waits for all of them.
   board().slot_readers.front().number = ~std::uint64_t{0};
   // All ranks compute this from equal data, because it decides how messages are cut.
-  const int concurrent_ranks = std::clamp(union_of(work_space).count(), 1, shape_.ranks);
+  const int concurrent_ranks = std::max(most_with_own_core(work_space), 1);
   // A finding of one communicator also holds for its parts on this node, because the other ranks are still
   // there.
   static std::atomic<bool> cores_are_shared{false};
-  if (seems_to_share_cores() || shape_.ranks > quota() || must_share_cores(work_space))
-    cores_are_shared = true;
+  if (seems_to_share_cores() || shape_.ranks > std::min(quota(), concurrent_ranks)) cores_are_shared = true;
   const Patience chosen = patience_for(settings, cores_are_shared);
   for (int k = 0; k < stages(); ++k) {
     Board& board = stage(k).board;

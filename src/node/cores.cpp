@@ -15,24 +15,23 @@ CoreSet CoreSet::of_this_process() {
   return cores;
 }
 
-bool CoreSet::is_subset_of(const CoreSet& other) const {
+int CoreSet::first_not_in(const CoreSet& other) const {
   cpu_set_t common;
   CPU_AND(&common, &set, &other.set);
-  return CPU_EQUAL(&common, &set);
+  CPU_XOR(&common, &common, &set);
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<unsigned>(core), &common)) return core;
+  return -1;
 }
 
-CoreSet union_of(std::span<const CoreSet> processes) {
-  CoreSet all{};
-  for (const CoreSet& each : processes) CPU_OR(&all.set, &all.set, &each.set);
-  return all;
-}
-
-bool must_share_cores(std::span<const CoreSet> processes) {
-  const auto is_crowded = [&](const CoreSet& cores) {
-    return std::ranges::count_if(processes, [&](const CoreSet& each) { return each.is_subset_of(cores); }) >
-           cores.count();
-  };
-  return is_crowded(union_of(processes)) || std::ranges::any_of(processes, is_crowded);
+// Sets that contain a smaller one contain all of its cores, so it does not matter which of them is taken.
+int most_with_own_core(std::span<CoreSet> processes) {
+  std::ranges::sort(processes, {}, &CoreSet::count);
+  CoreSet taken{};
+  for (const CoreSet& each : processes)
+    if (const int core = each.first_not_in(taken); core >= 0)
+      CPU_SET(static_cast<unsigned>(core), &taken.set);
+  return taken.count();
 }
 
 int core_quota(const char* file) {

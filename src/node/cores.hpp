@@ -15,16 +15,14 @@ struct CoreSet {
   // Returns the affinity mask of this process, or all cores if the system call fails.
   static CoreSet of_this_process();
   [[nodiscard]] int count() const { return CPU_COUNT(&set); }
-  [[nodiscard]] bool is_subset_of(const CoreSet& other) const;
+  // Returns the lowest core that is only in this set, or -1.
+  [[nodiscard]] int first_not_in(const CoreSet& other) const;
 };
 
-// Returns the cores on which at least one of the processes may run.
-[[nodiscard]] CoreSet union_of(std::span<const CoreSet> processes);
-
-// Returns true if more of these processes are confined to a set of cores than it has cores. Sets that are
-// tried are the cores of each process and the cores of all of them together. This is exact for the sets that
-// launchers make, which are nested or disjoint.
-[[nodiscard]] bool must_share_cores(std::span<const CoreSet> processes);
+// Returns how many of these processes can have a core of their own at the same time. Each one, from the
+// smallest set to the largest, takes a core that is still free. This is exact for the sets that launchers
+// make, which are nested or disjoint, and may be too low for others. Sorts the processes.
+[[nodiscard]] int most_with_own_core(std::span<CoreSet> processes);
 
 // Returns the CPU time that the control group (such as a container) may use, in cores. INT_MAX means no
 // limit.

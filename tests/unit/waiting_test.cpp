@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -30,32 +31,49 @@ CoreSet cores(std::initializer_list<int> numbers) {
   return result;
 }
 
-bool share(const std::vector<CoreSet>& processes) { return must_share_cores(processes); }
+int with_own_core(std::vector<CoreSet> processes) { return most_with_own_core(processes); }
 
 TEST(Cores, AreEnoughForOneProcessEach) {
-  EXPECT_FALSE(share({cores({0})}));
-  EXPECT_FALSE(share({cores({0, 1}), cores({0, 1})}));
-  EXPECT_FALSE(share({cores({0}), cores({1}), cores({70}), cores({1023})}));
-  EXPECT_FALSE(share({cores({0, 1, 2, 3}), cores({0, 1}), cores({0, 1}), cores({3})}));
+  EXPECT_EQ(with_own_core({cores({0})}), 1);
+  EXPECT_EQ(with_own_core({cores({0, 1}), cores({0, 1})}), 2);
+  EXPECT_EQ(with_own_core({cores({0}), cores({1}), cores({70}), cores({1023})}), 4);
+  EXPECT_EQ(with_own_core({cores({0, 1, 2, 3}), cores({0, 1}), cores({0, 1}), cores({3})}), 4);
 }
 
 TEST(Cores, AreSharedWhenRanksOutnumberThem) {
-  EXPECT_TRUE(share({cores({0, 1}), cores({0, 1}), cores({0, 1})}));
+  EXPECT_EQ(with_own_core({cores({0, 1}), cores({0, 1}), cores({0, 1})}), 2);
+  EXPECT_EQ(with_own_core({cores({0, 1, 2}), cores({0, 1}), cores({1, 2}), cores({0, 2})}), 3);
 }
 
 TEST(Cores, AreSharedWhenTwoRanksArePinnedToOneThoughThereAreMore) {
-  EXPECT_TRUE(share({cores({2}), cores({2}), cores({0, 1, 2, 3, 4, 5})}));
-  EXPECT_TRUE(share({cores({0, 1}), cores({0, 1}), cores({1}), cores({4, 5, 6, 7})}));
+  EXPECT_EQ(with_own_core({cores({2}), cores({2}), cores({0, 1, 2, 3, 4, 5})}), 2);
+  EXPECT_EQ(with_own_core({cores({0, 1}), cores({0, 1}), cores({1}), cores({4, 5, 6, 7})}), 3);
 }
 
-TEST(Cores, TogetherAreThoseOfAny) {
-  EXPECT_EQ(union_of(std::vector{cores({0, 1}), cores({1, 70}), cores({0})}).count(), 3);
-  EXPECT_EQ(union_of({}).count(), 0);
+TEST(Cores, OfPinnedRanksAreNotThoseOfTheOthers) {
+  std::vector<CoreSet> processes(8, cores({0}));
+  processes.push_back(cores({0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(with_own_core(processes), 2);
+  EXPECT_EQ(with_own_core({}), 0);
+}
+
+// Which rank has which cores does not matter: all ranks of a node must find the same number.
+TEST(Cores, AreCountedInAnyOrder) {
+  std::vector<int> order{0, 1, 2, 3, 4};
+  const std::vector<CoreSet> nested{cores({0, 1, 2, 3}), cores({0}), cores({0, 1}), cores({0, 1}),
+                                    cores({4})};
+  do {
+    std::vector<CoreSet> processes;
+    processes.reserve(order.size());
+    for (const int k : order) processes.push_back(nested[static_cast<std::size_t>(k)]);
+    EXPECT_EQ(with_own_core(processes), 4);
+  } while (std::ranges::next_permutation(order).found);
 }
 
 TEST(Cores, OfThisProcessAreSome) {
-  EXPECT_GE(CoreSet::of_this_process().count(), 1);
-  EXPECT_TRUE(share(std::vector<CoreSet>(1025, CoreSet::of_this_process())));
+  const CoreSet mine = CoreSet::of_this_process();
+  EXPECT_GE(mine.count(), 1);
+  EXPECT_EQ(with_own_core(std::vector<CoreSet>(1025, mine)), mine.count());
 }
 
 TEST(Cores, AreLimitedByTheControlGroup) {
