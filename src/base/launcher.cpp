@@ -1,32 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/launcher.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <initializer_list>
+#include <optional>
+#include <span>
 
 namespace offbeat {
 namespace {
 
-int first_number_in_environment(std::initializer_list<const char*> names, int otherwise) {
-  for (const char* name : names) {
-    if (const char* value = std::getenv(name)) return std::atoi(value);
+using Names = std::span<const char* const>;
+
+// The variables in which launchers say the rank.
+constexpr std::array ranks_of_openmpi{
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",  // PRRTE, Fujitsu MPI
+};
+constexpr std::array ranks_of_mpich{
+    "PMI_RANK",             // Hydra, Cray
+    "MV2_COMM_WORLD_RANK",  // MVAPICH2's mpirun_rsh
+    "PALS_RANKID",          // Cray PALS
+};
+// SLURM comes last, because a launcher may start each node in a SLURM step of its own.
+constexpr std::array ranks_of_any{
+    "FLUX_TASK_RANK",      // Flux
+    "JSM_NAMESPACE_RANK",  // IBM's jsrun
+    "SLURM_PROCID",
+};
+constexpr std::array local_sizes{
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_NTASKS_PER_NODE",
+};
+
+std::optional<int> first_number(std::initializer_list<Names> lists) {
+  for (const Names names : lists) {
+    for (const char* name : names) {
+      if (const char* value = std::getenv(name)) return std::atoi(value);
+    }
   }
-  return otherwise;
+  return {};
 }
 
-int rank_or(int otherwise, std::string_view family) {
-  if (family == "openmpi")
-    return first_number_in_environment({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"},
-                                       otherwise);
-  return first_number_in_environment({"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"},
-                                     otherwise);
+std::optional<int> rank_of_launcher(std::string_view family) {
+  if (family == "openmpi") return first_number({ranks_of_openmpi, ranks_of_mpich, ranks_of_any});
+  return first_number({ranks_of_mpich, ranks_of_openmpi, ranks_of_any});
 }
 
 }  // namespace
 
-int launcher_rank(std::string_view family) { return rank_or(0, family); }
+int launcher_rank(std::string_view family) { return rank_of_launcher(family).value_or(0); }
 
-// SLURM comes last, because a launcher may start each node in a SLURM step of its own.
+// SLURM comes last here, too.
 std::string launcher_job(std::string_view family) {
   // Returns the values of these variables, or "" if the first one is not set.
   const auto values = [](std::initializer_list<const char*> names) {
@@ -47,19 +74,13 @@ std::string launcher_job(std::string_view family) {
   return values({"SLURM_JOB_ID", "SLURM_STEP_ID"});
 }
 
-bool has_launcher() {
-  constexpr int none = -1;
-  return rank_or(none, {}) != none || !launcher_job().empty();
-}
+bool has_launcher() { return rank_of_launcher({}).has_value() || !launcher_job().empty(); }
 
 std::string meeting_host() {
   const char* const host = std::getenv("MASTER_ADDR");
   return host != nullptr ? host : "";
 }
 
-int launcher_ranks_on_node() {
-  return first_number_in_environment(
-      {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, 1);
-}
+int launcher_ranks_on_node() { return first_number({local_sizes}).value_or(1); }
 
 }  // namespace offbeat

@@ -220,11 +220,25 @@ TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheRank) {
 
 TEST_F(SettingsTest, ALauncherIsKnownByARankOrAJob) {
   EXPECT_FALSE(has_launcher());
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_NAMESPACE"}) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID",
+        "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "SLURM_PROCID", "PMIX_NAMESPACE", "PALS_APID"}) {
     setenv(name, "0", 1);
     EXPECT_TRUE(has_launcher()) << name;
     unsetenv(name);
   }
+  EXPECT_FALSE(has_launcher());
+}
+
+TEST_F(SettingsTest, MpirunRshOfMvapich2SaysRankAndRanksOfNode) {
+  setenv("SLURM_PROCID", "1", 1);  // of the step that mpirun_rsh has made on each node
+  setenv("MV2_COMM_WORLD_RANK", "7", 1);
+  setenv("MV2_COMM_WORLD_LOCAL_SIZE", "4", 1);
+  EXPECT_EQ(launcher_rank("mpich"), 7);
+  EXPECT_EQ(launcher_rank("openmpi"), 7);
+  EXPECT_EQ(launcher_ranks_on_node(), 4);
+  for (const char* name : {"SLURM_PROCID", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"})
+    unsetenv(name);
 }
 
 TEST_F(SettingsTest, TheLauncherOfTheMpiSaysTheJob) {
