@@ -119,6 +119,18 @@ def test_non_blocking_calls_have_names_of_their_own(mpi: Mpi, tmp_path: Path) ->
     assert "iallreduce of any length, ranks: 3: native(binomial)" in result.stderr, str(result)
 
 
+@on_mpis(lambda mpi: mpi.kind == "openmpi")
+def test_a_setting_with_a_name_of_non_blocking_calls_says_that_these_take_it(mpi: Mpi) -> None:
+    settings = {"OFFBEAT_ALLREDUCE": "native(binomial)"}
+    pairs = ("iallreduce", "=binomial", "allreduce", "=binomial")
+    found, result = by_name(mpi, 3, *pairs, environment=settings)
+    assert found["iallreduce", "binomial"][:2] == ("native(binomial)", "right"), str(result)
+    assert found["allreduce", "binomial"][:2] == ("native", "right"), str(result)
+    (line,) = (line for line in result.stderr.splitlines() if "native(binomial)" in line)
+    assert "names no allreduce" in line, line
+    assert line.endswith("; the MPI chooses instead, except for non-blocking calls"), line
+
+
 @on_mpis(lambda mpi: mpi.name == "debian-openmpi")
 def test_non_blocking_names_need_no_switch(mpi: Mpi) -> None:
     """Open MPI 4.1.4 reads a switch when it starts, but for its blocking calls only."""

@@ -109,11 +109,15 @@ void Runtime::report_unknown_choice(Collective collective) {
   if (choice == nullptr || !choice->expression->names_host_algorithm() || host.rank_in(MPI_COMM_WORLD) != 0)
     return;
   constexpr int no_restriction = 0;
-  const std::string why =
-      host_variables().offer().why_not(collective, false, *choice->expression, no_restriction);
-  if (!why.empty())
-    say(choice->origin + ": " + choice->expression->canonical_text() + " " + why +
-        "; the MPI chooses instead");
+  const auto why_not = [&](bool is_nonblocking) {
+    return host_variables().offer().why_not(collective, is_nonblocking, *choice->expression, no_restriction);
+  };
+  const std::string why = why_not(false);
+  if (why.empty()) return;  // a program that makes no non-blocking calls need not know about these
+  const std::string why_not_begun = why_not(true);
+  say(choice->origin + ": " + choice->expression->canonical_text() + " " + why +
+      (why_not_begun.empty() ? "; the MPI chooses instead, except for non-blocking calls"
+                             : "; the MPI chooses instead"));
 }
 
 namespace {
