@@ -5,12 +5,17 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 
 #include "base/time.hpp"
 
 namespace offbeat {
+
+namespace {
+constexpr std::int64_t lasts_ns = ns_per_s;
+}  // namespace
 
 LingeringEndpoints& LingeringEndpoints::of_process() {
   static auto* const made = new LingeringEndpoints;  // groups may end after static objects
@@ -21,18 +26,23 @@ LingeringEndpoints& LingeringEndpoints::of_process() {
 void LingeringEndpoints::add(std::unique_ptr<FabricEndpoint> endpoint) {
   constexpr std::size_t most = 4;
   const std::lock_guard guard(lock_);
-  all_.push_back({std::move(endpoint), monotonic_ns() + ns_per_s});
+  all_.push_back({std::move(endpoint), monotonic_ns() + lasts_ns});
   if (all_.size() > most) all_.erase(all_.begin());
 }
 
-bool LingeringEndpoints::poll() {
+void LingeringEndpoints::poll() {
   const std::lock_guard guard(lock_);
   std::erase_if(all_, is_over);
-  return all_.empty();
 }
 
+// This thread has the lock, and never unlocks it, if a signal handler has called exit() in poll().
 void LingeringEndpoints::wait() {
-  while (!poll()) usleep(1000);
+  for (const std::int64_t until_ns = monotonic_ns() + lasts_ns; monotonic_ns() <= until_ns; usleep(1000)) {
+    if (!lock_.try_lock()) continue;
+    const std::lock_guard guard(lock_, std::adopt_lock);
+    std::erase_if(all_, is_over);
+    if (all_.empty()) return;
+  }
 }
 
 void LingeringEndpoints::after_fork_in_child() {

@@ -51,9 +51,9 @@ class LingeringEndpoints {
 
   // Takes an endpoint on which this rank begins nothing more. Throws std::bad_alloc.
   void add(std::unique_ptr<FabricEndpoint> endpoint);
-  // Polls all, and closes those whose time is over. Returns true if none is left.
-  bool poll();
-  // Waits until the time of all is over.
+  // Polls all, and closes those whose time is over.
+  void poll();
+  // Polls until the time of all is over. An exit handler may call this, in whatever state the locks are.
   void wait();
 
   // For the handlers of fork(). The child has no part in its parent's endpoints.

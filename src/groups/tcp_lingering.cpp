@@ -32,6 +32,8 @@ bool is_delivered(const Descriptor& socket) {
   return ioctl(socket.get(), SIOCOUTQ, &unacknowledged_bytes) != 0 || unacknowledged_bytes == 0;
 }
 
+bool is_over(const Descriptor& socket) { return !drain(socket) || is_delivered(socket); }
+
 }  // namespace
 
 LingeringSockets& LingeringSockets::of_process() {
@@ -50,14 +52,18 @@ void LingeringSockets::add(Descriptor socket) {
 
 void LingeringSockets::close_delivered() {
   const std::lock_guard guard(lock_);
-  std::erase_if(sockets_, [](const Descriptor& each) { return !drain(each) || is_delivered(each); });
+  std::erase_if(sockets_, is_over);
 }
 
+// This thread has the lock, and never unlocks it, if a signal handler has called exit() in close_delivered().
 bool LingeringSockets::wait(std::int64_t at_most_ns) {
   for (const std::int64_t until_ns = monotonic_ns() + at_most_ns;; usleep(1000)) {
-    close_delivered();
-    const std::lock_guard guard(lock_);
-    if (sockets_.empty() || monotonic_ns() > until_ns) return sockets_.empty();
+    if (lock_.try_lock()) {
+      const std::lock_guard guard(lock_, std::adopt_lock);
+      std::erase_if(sockets_, is_over);
+      if (sockets_.empty()) return true;
+    }
+    if (monotonic_ns() > until_ns) return false;
   }
 }
 

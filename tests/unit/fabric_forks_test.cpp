@@ -48,6 +48,21 @@ TEST(FabricForks, AChildFindsTheLingeringEndpointsUnlocked) {
   EXPECT_EQ(trouble_in_children([] { LingeringEndpoints::of_process().poll(); }), "");
 }
 
+// A signal handler may call exit() while its thread has the lock.
+TEST(FabricForks, AnExitHandlerDoesNotWaitForeverForTheLingeringEndpoints) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    LingeringEndpoints endpoints;
+    endpoints.prepare_fork();  // locks
+    endpoints.wait();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 // What a thread that waits for messages does.
 TEST(FabricForks, AChildFindsANetworkUnlocked) {
   const Settings settings;

@@ -124,6 +124,19 @@ TEST(LingeringSockets, AProcessThatEndsWaitsForThem) {
   waitpid(child, nullptr, 0);
 }
 
+// A signal handler may call exit() while its thread has the lock.
+TEST(LingeringSockets, AProcessThatEndsDoesNotWaitForeverForThem) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    LingeringSockets::of_process().prepare_fork();  // locks
+    exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 // Returns the sockets of this process that it has connected to a port.
 std::vector<int> sockets_to(std::uint16_t port) {
   constexpr int most_descriptors = 256;
