@@ -3,9 +3,12 @@
 // result.
 //
 // Each rank writes a record of its call on a stage before the call begins, and compares it with the records
-// of the others on its node afterwards, and now and then while it waits. The four last records of a rank
-// stay. That is enough: a rank can be at most two calls ahead of another one, unless its calls are empty. A
-// board with records has no short slots, which would let a rank go further ahead.
+// of the others on its node afterwards, and now and then while it waits. The last eight records of a rank
+// stay. That is enough for the ranks that read what it writes: it is at most two calls ahead of them in
+// slots, and two in windows (collectives/board/readers.hpp), so four if calls through both take turns. From
+// others it may be further away, in a tree by two calls for each level, and its record may be gone. Then the
+// ranks between them find a mismatch, unless their trees differ from call to call. After empty calls a record
+// may be gone, too. A board with records has no short slots, in which a rank goes further ahead.
 //
 // A rank whose calls are empty may overwrite a record while another rank reads it. So a writer takes the head
 // of the record away first, and gives it a new one last. A reader that does not find the same head before and

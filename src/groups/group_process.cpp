@@ -92,8 +92,9 @@ std::uint64_t identity_of_build(const Selection& selection) {
        {BoardShape::inline_bytes, BoardShape::smallest_chunk, shape.bell_offset(),
         shape.failure_texts_offset(), shape.stages_offset(), shape.signs_in_stage(),
         shape.round_words_in_stage(), shape.tree_lines_in_stage(), shape.records_in_stage(),
-        shape.steps_in_stage(), shape.relay_words_in_stage(), shape.windows_in_stage(),
-        shape.channels_offset(), shape.rings_offset(), shape.total_bytes(), sizeof(NetworkAddress)})
+        shape.alltoallv_lengths_in_stage(), shape.steps_in_stage(), shape.relay_words_in_stage(),
+        shape.windows_in_stage(), shape.channels_offset(), shape.rings_offset(), shape.total_bytes(),
+        sizeof(NetworkAddress)})
     text += ' ' + std::to_string(number);
   return selection.hash_of_built_in(fnv1a(text));
 }

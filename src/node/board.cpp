@@ -17,7 +17,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
 }  // namespace
 
 static_assert(sizeof(Board::Presence) == BoardShape::line);
-static_assert(BoardShape::records_of_rank * sizeof(Board::Record) == 2 * BoardShape::line);
+static_assert(BoardShape::records_of_rank * sizeof(Board::Record) ==
+              BoardShape::lines_of_records * BoardShape::line);
 static_assert(sizeof(Bell) == BoardShape::line);
 static_assert(sizeof(Board::ChannelWords) == BoardShape::channel_words_bytes);
 static_assert(sizeof(Board::TreeLine) == BoardShape::line);

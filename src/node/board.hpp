@@ -175,8 +175,8 @@ class Board {
     Word lists;
   };
   [[nodiscard]] Record& record(int owner, std::uint64_t number) const {
-    auto* records =
-        reinterpret_cast<Record*>(stage_ + shape_.records_in_stage() + shape_.bytes_of_lines(2 * owner));
+    auto* records = reinterpret_cast<Record*>(stage_ + shape_.records_in_stage() +
+                                              shape_.bytes_of_lines(BoardShape::lines_of_records * owner));
     return records[number % BoardShape::records_of_rank];
   }
   // The bytes that `giver` has for `taker` in an alltoallv. They are a part of the giver's record.

@@ -16,8 +16,8 @@
 //     uses           ranks         how many collectives with and without windows a rank has made here
 //     round words    2 x (ranks + 1)  words of an algorithm for a whole round
 //     tree lines     2 x ranks x 8 short data for the children in a tree, a line for each level
-//     records        2 x ranks     the last four calls of each rank, if they are compared
-//     pair lengths   4 x ranks^2   the length of each block of an alltoallv, likewise
+//     records        4 x ranks     the last eight calls of each rank, if they are compared
+//     pair lengths   8 x ranks^2   the length of each block of an alltoallv, likewise
 //     steps          2 x chunks    how far each chunk is combined: words, each on its own line
 //     relay words    2 x ranks x chunks  set if a rank has a chunk of a result, each on its own line
 //     windows        ranks x 2     chunks that a rank puts for others to read
@@ -74,7 +74,7 @@ struct BoardShape {
   [[nodiscard]] std::size_t bytes_without_windows() const { return stages_offset() + windows_in_stage(); }
 
   // Returns the number of short slots of a rank. More ranks use trees instead. If calls are compared, there
-  // are none either, because a rank has only four records and so must not be many calls ahead.
+  // are none either, because a rank has only eight records and so must not be many calls ahead.
   [[nodiscard]] int short_slots() const {
     return ranks > most_ranks_without_tree || compares_calls ? 0 : most_short_slots;
   }
@@ -95,9 +95,10 @@ struct BoardShape {
   [[nodiscard]] std::size_t records_in_stage() const {
     return tree_lines_in_stage() + bytes_of_lines(2 * ranks * tree_levels);
   }
-  static constexpr int records_of_rank = 4;  // in two lines
+  static constexpr int records_of_rank = 8;
+  static constexpr int lines_of_records = 4;
   [[nodiscard]] std::size_t alltoallv_lengths_in_stage() const {
-    return records_in_stage() + bytes_of_lines(2 * ranks);
+    return records_in_stage() + bytes_of_lines(lines_of_records * ranks);
   }
   [[nodiscard]] std::size_t steps_in_stage() const;
   [[nodiscard]] int words_per_step() const { return ranks + 2; }

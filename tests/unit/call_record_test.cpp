@@ -87,11 +87,12 @@ class RecordsOfCalls : public testing::Test {
     Rank& writer = ranks_[static_cast<std::size_t>(rank)];
     write_record(writer.board, writer.where, alltoallv(number), alltoallv_of(counts));
   }
-  // The rank ends the alltoallv and makes calls 2 to 4, which are empty, so it waits for nobody.
+  static constexpr std::uint64_t call_in_place_of_first = 1 + BoardShape::records_of_rank;
+  // The rank ends the alltoallv and makes calls up to that one, which are empty, so it waits for nobody.
   void make_empty_calls(int rank) {
     Rank& writer = ranks_[static_cast<std::size_t>(rank)];
     const Call empty{Collective::allreduce, {buffer_.data(), 0, 1}, {buffer_.data(), 0, 1}};
-    for (std::uint64_t number = 2; number <= 4; ++number)
+    for (std::uint64_t number = 2; number < call_in_place_of_first; ++number)
       write_record(writer.board, writer.where, {.number = number, .collective = Collective::allreduce},
                    empty);
   }
@@ -132,7 +133,7 @@ TEST_F(RecordsOfCalls, FindOtherLengths) {
             "bytes");
 }
 
-// Rank 0 writes the lengths of its call 5 where those of call 1 are.
+// Rank 0 writes the lengths of a later call where those of call 1 are.
 TEST_F(RecordsOfCalls, FitWhileAWriterIsInterrupted) {
   // Rank 0 has written its length for itself, or that for rank 1, too, when it reads the next count.
   for (const int written : {1, 2}) {
@@ -141,7 +142,7 @@ TEST_F(RecordsOfCalls, FitWhileAWriterIsInterrupted) {
     EXPECT_EQ(compared_by_rank_1(ones_.data()), "");
     std::string found = "not compared";
     const InterruptingList nines(9, [&] { found = compared_by_rank_1(ones_.data()); });
-    write_alltoallv(0, 5, nines.list() + 1 - written);
+    write_alltoallv(0, call_in_place_of_first, nines.list() + 1 - written);
     EXPECT_EQ(found, "") << written << " lengths";
     EXPECT_EQ(compared_by_rank_1(ones_.data()), "");
   }

@@ -267,6 +267,54 @@ TEST(ManyCores, SharesHaveTheBitsOfTheTree) {
   }
 }
 
+int levels(int ranks) {
+  int count = 0;
+  for (int length = 1; length < ranks; length <<= tree_bits) ++count;
+  return count;
+}
+
+// Returns how many calls each rank is ahead of rank `late` at most, if that one computes for long before its
+// fourth call. Calls have the lengths of `bytes` in turn, and root 0.
+std::vector<int> most_calls_ahead(Collective collective, int ranks, int late,
+                                  std::initializer_list<std::size_t> bytes) {
+  const Reduction sum(ElementType::uint8, ReduceOp::sum);
+  const bool only_root_gives = roles_of(collective).root_gives;
+  std::vector<int> begun(static_cast<std::size_t>(ranks));
+  std::vector<int> ahead(static_cast<std::size_t>(ranks));
+  Simulator simulator(ranks, many_cores(ranks), {.phantom = true, .board_window_bytes = 1 << 20});
+  simulator.run([&](int rank, Endpoint net) -> Task {
+    const auto index = static_cast<std::size_t>(rank);
+    for (int number = 1; number <= 12; ++number) {
+      constexpr std::size_t long_computation = 1'000'000'000;
+      if (rank == late && number == 4)
+        co_await net.copy({nullptr, long_computation, 1}, {nullptr, long_computation, 1});
+      begun[index] = number;
+      ahead[index] = std::max(ahead[index], number - begun[static_cast<std::size_t>(late)]);
+      const std::size_t count = bytes.begin()[static_cast<std::size_t>(number) % bytes.size()];
+      Call call{collective, {nullptr, count, 1}, {nullptr, count, 1}, &sum};
+      if (rank != 0) (only_root_gives ? call.input.count : call.output.count) = 0;
+      co_await carry_out(net, call, on_board(collective));
+    }
+  });
+  return ahead;
+}
+
+// The records of calls (groups/call_record.hpp) rely on these.
+TEST(ManyCores, ARankIsTwoCallsAheadOfAReader) {
+  const std::vector<int> of_root = most_calls_ahead(Collective::reduce, 64, 0, {100});
+  EXPECT_EQ(of_root[1], 2);
+  EXPECT_EQ(of_root[16], 2);
+  EXPECT_EQ(of_root[17], 4);  // through rank 16
+  EXPECT_EQ(of_root[21], 6);  // through ranks 20 and 16
+  EXPECT_EQ(std::ranges::max(of_root), 6);
+}
+
+TEST(ManyCores, ARankIsFourCallsAheadOfAReaderIfSlotsAndWindowsTakeTurns) {
+  const int of_child = most_calls_ahead(Collective::bcast, 17, 1, {100, 100'000})[0];
+  EXPECT_EQ(of_child, 4);
+  EXPECT_LT(of_child, BoardShape::records_of_rank);
+}
+
 TEST(ManyCores, ClimbAButterflyWhereItIsFaster) {
   using allreduce_algorithms::ShortAllreduce;
   using OfAllreduce = ButterflyOrNot<Collective::allreduce, ShortAllreduce>;
@@ -316,12 +364,6 @@ Cost cost_of(Collective collective, int ranks, std::size_t bytes, int ranks_per_
   const SimulationResult one = calls(1);
   return {one.last_exit * 1e6, (calls(7).last_exit - calls(3).last_exit) / 4 * 1e6,
           *std::ranges::max_element(one.lines_read), one.most_readers};
-}
-
-int levels(int ranks) {
-  int count = 0;
-  for (int length = 1; length < ranks; length <<= tree_bits) ++count;
-  return count;
 }
 
 void print(Collective collective, std::size_t bytes, int ranks, const Cost& cost) {

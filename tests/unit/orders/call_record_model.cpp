@@ -72,8 +72,9 @@ class Calls : public Records {
   }
   void make_calls(Rank& mine) const {
     write_record(mine.board, mine.where, alltoallv(1), alltoallv_of(ones_.data()));
-    for (std::uint64_t number = 2; number <= 4; ++number) write_empty_call(mine, number);
-    write_record(mine.board, mine.where, alltoallv(5), alltoallv_of(nines_.data()));
+    constexpr std::uint64_t later = 1 + BoardShape::records_of_rank;  // where the first record is
+    for (std::uint64_t number = 2; number < later; ++number) write_empty_call(mine, number);
+    write_record(mine.board, mine.where, alltoallv(later), alltoallv_of(nines_.data()));
   }
   void make_other_call(Rank& mine) const {
     CallRecord other = alltoallv(1);
