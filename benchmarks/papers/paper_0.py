@@ -69,7 +69,7 @@ class Model:
 
 
 MODELS = (
-    Model("ResNet50", 300, CLUSTER_MIF, (FUSED, 4 * 25_583_592 - FUSED), 0.17),
+    Model("ResNet-50", 300, CLUSTER_MIF, (FUSED, 4 * 25_583_592 - FUSED), 0.17),
     Model("DenseNet201", 150, CLUSTER_MIF, (FUSED, 4 * 20_013_928 - FUSED), 0.09),
     Model("VGG16", 200, 1, (4 * 102_764_544, 4 * 16_781_312, FUSED, 4 * 18_811_688 - FUSED), None),
 )

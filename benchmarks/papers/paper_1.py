@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulate figures 2 to 7 and 11 to 14 of paper 1 (Castello et al., Cluster Computing 2021): pipelines.
+"""Simulate figures 2 to 7 and 11 to 14 of paper 1 (Castelló et al., Cluster Computing 2021): pipelines.
 
     build/venv/bin/python benchmarks/papers/paper_1.py [--sizes 4MiB,1GiB] [--json FILE]
 
@@ -37,7 +37,7 @@ _SENT = 2 * (8 - 1) / 8  # how often a rank of a ring sends the length of the ve
 CLUSTER = parse(
     f"""\
 name = "the cluster of paper 1"
-source = "InfiniBand EDR; from section 5.3 of Castello et al. 2021"
+source = "InfiniBand EDR; from section 5.3 of Castelló et al. 2021"
 [core]
 combine_ns_per_byte = {2 * ARITHMETIC * _NS_PER_BYTE / _SENT}
 [within_node]  # not used: each node has one rank

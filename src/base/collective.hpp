@@ -74,12 +74,12 @@ inline constexpr std::array collectives{
                     "a block of one combined vector to each rank", false, true, true},
     CollectiveFacts{"scan", "Scan", "one vector, combined up to each rank", false, true, true},
     CollectiveFacts{"exscan", "Exscan", "one vector, combined up to the rank before", false, true, true},
-    CollectiveFacts{"neighbor_allgather", "Neighbor_allgather", "a block to each neighbor"},
-    CollectiveFacts{"neighbor_allgatherv", "Neighbor_allgatherv", "a block of any length to each neighbor"},
-    CollectiveFacts{"neighbor_alltoall", "Neighbor_alltoall", "a block for each neighbor"},
-    CollectiveFacts{"neighbor_alltoallv", "Neighbor_alltoallv", "a block of any length for each neighbor"},
+    CollectiveFacts{"neighbor_allgather", "Neighbor_allgather", "a block to each neighbour"},
+    CollectiveFacts{"neighbor_allgatherv", "Neighbor_allgatherv", "a block of any length to each neighbour"},
+    CollectiveFacts{"neighbor_alltoall", "Neighbor_alltoall", "a block for each neighbour"},
+    CollectiveFacts{"neighbor_alltoallv", "Neighbor_alltoallv", "a block of any length for each neighbour"},
     CollectiveFacts{"neighbor_alltoallw", "Neighbor_alltoallw",
-                    "a block of any length and type for each neighbor"},
+                    "a block of any length and type for each neighbour"},
 };
 static_assert(collectives.size() == static_cast<std::size_t>(Collective::neighbor_alltoallw));
 

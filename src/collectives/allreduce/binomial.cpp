@@ -3,7 +3,7 @@
 // Cost: ceil(log2 p)(2a + 2nb + nc).
 // Other sizes: any p.
 // Order: the tree of recursive_doubling for powers of two, and rank order inside every subtree.
-// Source: Castello et al. 2021, table 1; "non-overlapping" in Nuriyev et al. 2024 (SUARA).
+// Source: Castelló et al. 2021, table 1; "non-overlapping" in Nuriyev et al. 2024 (SUARA).
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/reduce/reduce.hpp"
@@ -25,7 +25,7 @@ const Algorithm binomial{
         "max(log2(q) (a + nb + nc) + [p>q] (nc + w(a + nb)), a + ceil(log2 p) nb + nc) + log2(q) (a + "
         "nb) + [p>q] (nb + wa), k = 2",
     .serves = {Collective::allreduce},
-    .source = "Castello et al. 2021",
+    .source = "Castelló et al. 2021",
     .run = run,
 };
 

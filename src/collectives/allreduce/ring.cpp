@@ -3,7 +3,7 @@
 // Cost: 2(p-1) a + 2n(p-1)/p b + n(p-1)/p c: the fewest bytes, neighbours only, but linear latency.
 // Other sizes: any p.
 // Order: block b is combined in the order b+1, b+2, ..., b, on whichever rank it is used.
-// Source: Patarasuk and Yuan, JPDC 69(2), 2009; Castello et al. 2021, section 3.
+// Source: Patarasuk and Yuan, JPDC 69(2), 2009; Castelló et al. 2021, section 3.
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/reduce_scatter/reduce_scatter.hpp"

@@ -6,7 +6,7 @@
 // Cost: (p-1)(a + nb). In s segments, as in pipeline(s, chain), all ranks work at once: (p-1) a + (p+s-2) n/s
 // b, little more than nb for many segments.
 // Other sizes: any p.
-// Source: Open MPI's broadcast by chain (coll_base_bcast.c); Castello et al. 2021 cut it.
+// Source: Open MPI's broadcast by chain (coll_base_bcast.c); Castelló et al. 2021 cut it.
 #include "collectives/bcast/bcast.hpp"
 #include "collectives/phases/from_root.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A slot may be written again as soon as its readers are done with it. This file is for forms in which few
-// ranks read a slot: the neighbors of a rank in a tree or a butterfly, or the ranks at distances 1, 2, 4 and
+// ranks read a slot: the neighbours of a rank in a tree or a butterfly, or the ranks at distances 1, 2, 4 and
 // so on.
 //
 // Collective s writes to the half of the board that s - 2 used. A few other ranks have read what this rank

@@ -8,7 +8,7 @@
 //   pipeline(4, native)  each segment is a non-blocking collective of the host MPI
 //                        (mpi/operations/host_pipeline.hpp)
 //
-// Source: Castello et al. 2021, section 4. Their listings pass a wrong count for the last segment; this code
+// Source: Castelló et al. 2021, section 4. Their listings pass a wrong count for the last segment; this code
 // follows their text.
 #include <algorithm>
 
@@ -98,7 +98,7 @@ const Algorithm pipeline{
     .serves = {Collective::allreduce, Collective::bcast, Collective::reduce, Collective::allgather,
                Collective::reduce_scatter, Collective::reduce_scatter_block, Collective::scan,
                Collective::exscan},
-    .source = "Castello et al. 2021",
+    .source = "Castelló et al. 2021",
     .parameters = parameters,
     .order = Algorithm::order_of_part,
     .takes_stripes = true,

@@ -7,7 +7,7 @@
 // then cost little more than sending n or combining n, whichever is slower.
 // Other sizes: any p.
 // Order: counted from the root modulo p; the last two ranks are combined first.
-// Source: Open MPI's reduce by chain (coll_base_reduce.c); Castello et al. 2021 cut it.
+// Source: Open MPI's reduce by chain (coll_base_reduce.c); Castelló et al. 2021 cut it.
 #include "collectives/phases/from_root.hpp"
 #include "collectives/reduce/reduce.hpp"
 

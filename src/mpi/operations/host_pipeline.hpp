@@ -2,7 +2,7 @@
 // HostPipeline runs pipeline(N, native): it cuts a vector into segments, and the host's own non-blocking
 // collective takes each of them.
 //
-// Source: Castello et al. 2021, section 4. As in the paper, the segments use Iallreduce, Ireduce and Ibcast
+// Source: Castelló et al. 2021, section 4. As in the paper, the segments use Iallreduce, Ireduce and Ibcast
 // of the MPI library, several in flight.
 #pragma once
 
