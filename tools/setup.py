@@ -51,11 +51,12 @@ TEST_TOOLS = (
     "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2",
     *LINT_TOOLS, *REPORT_TOOLS, *SITE_TOOLS,
 )  # fmt: skip
-# Intel MPI 2021.19 needs a `libfabric` that PyPI does not have.
+# All packages that an MPI needs, because pip adds no others: Intel MPI 2021.19 requires a `libfabric` that
+# PyPI does not have. On one machine it runs without.
 MPIS = {
     "mpich": ("mpich==5.0.*", "mpi4py==4.1.*", "numpy"),
-    "impi": ("impi-rt==2021.18.1", "impi-devel==2021.18.1", "mpi4py==4.1.*", "numpy"),
-    # Only the older of these two brings libfabric, which carries messages between hosts.
+    "impi": ("impi-rt==2021.19.0", "impi-devel==2021.19.0", "mpi4py==4.1.*", "numpy"),
+    # The older of these two brings libfabric, which carries messages between hosts.
     "impi-2021.14": ("impi-rt==2021.14.2", "impi-devel==2021.14.2"),
 }
 MPICH = BUILD / "mpi" / "mpich"
@@ -182,7 +183,7 @@ def content_hash(paths: tuple[str, ...]) -> str:
 # -- environments
 
 
-def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
+def make_venv(path: Path, requirements: tuple[str, ...], *options: str) -> None:
     """Make a virtual environment with these packages, unless it exists already."""
     stamp = path / "offbeat-setup"
     key = "\n".join([sys.version, str(path), *requirements])
@@ -195,17 +196,22 @@ def make_venv(path: Path, requirements: tuple[str, ...]) -> None:
     step(f"python environment {name}", [sys.executable, "-m", "venv", "--clear", str(path)])
     # pip comes first, because the one of Python 3.10 does not know all options that are used here.
     step(f"{name}: pip", [*pip_of(path), "install", "pip>=23"])
-    pip_install(path, requirements)
+    pip_install(path, requirements, *options)
     stamp.write_text(key)
+
+
+def make_mpi(name: str) -> None:
+    """Make the environment of one of the MPIS in build/mpi, unless it exists already."""
+    make_venv(BUILD / "mpi" / name, MPIS[name], "--no-deps")
 
 
 def pip_of(path: Path) -> list[str]:
     return [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def pip_install(path: Path, requirements: tuple[str, ...]) -> None:
+def pip_install(path: Path, requirements: tuple[str, ...], *options: str) -> None:
     # Python compiles the few modules that are imported. All of them would take a quarter of a minute.
-    install = [*pip_of(path), "install", "--upgrade", "--no-compile", *requirements]
+    install = [*pip_of(path), "install", "--upgrade", "--no-compile", *options, *requirements]
     step(f"{path.relative_to(ROOT)}: {' '.join(requirements)}", install)
 
 
@@ -313,7 +319,7 @@ def set_up(
         with concurrent.futures.ThreadPoolExecutor(2) as beside:
             # These wait for the network.
             compiler = beside.submit(install_packages, [*missing_to_compile(), *missing_packages(headers)])
-            mpich = beside.submit(make_venv, MPICH, MPIS[MPICH.name])
+            mpich = beside.submit(make_mpi, MPICH.name)
             make_venv(VENV, BUILD_TOOLS)
             compiler.result()
             mpich.result()
@@ -333,7 +339,7 @@ def check_python() -> None:
 def make_other_environments(mpis: tuple[str, ...], torch: bool) -> None:
     install_test_tools()
     for name in mpis:
-        make_venv(BUILD / "mpi" / name, MPIS[name])
+        make_mpi(name)
     if torch:
         install_torch()  # if it fails, the torch stage says why
 
