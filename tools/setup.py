@@ -46,9 +46,9 @@ REPORT_TOOLS = ("plotly>=6", "kaleido>=1", "pandas", "scipy>=1.10", "otf2>=3")
 SITE_TOOLS = ("sphinx>=8", "furo", "myst-parser>=4")
 LINT_TOOLS = ("ruff==0.17.6", "mypy==2.4.1", "clang-format==14.0.6")  # other versions have other rules
 # Tests use choreographer, which kaleido needs to draw, to look into a browser.
-# xdist runs the tests that start no MPI on all cores.
+# xdist runs the tests that start no MPI on all cores. wheel packs a wheel with man pages.
 TEST_TOOLS = (
-    "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2",
+    "pytest>=8", "pytest-xdist>=3", "mpi4py==4.1.*", "choreographer>=1.2", "wheel",
     *LINT_TOOLS, *REPORT_TOOLS, *SITE_TOOLS,
 )  # fmt: skip
 # All packages that an MPI needs, because pip adds no others: Intel MPI 2021.19 requires a `libfabric` that

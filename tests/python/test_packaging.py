@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import re
 import subprocess
 import sys
 import tarfile
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from offbeat import _core
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import portable_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "packaging"
@@ -140,6 +146,48 @@ def test_glibc_2_28_has_all_functions_that_offbeat_calls() -> None:
     new = {name for name, version in needed if version > (2, 28)} - old
     assert {"malloc", "dlsym"} <= old
     assert {name for name in new if not of_compilers.fullmatch(name)} == set()
+
+
+@pytest.mark.parametrize("machine", portable_wheel.MACHINES)
+def test_the_portable_wheel_has_the_man_pages(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler, Sphinx and auditwheel are left out, and what they would make is tiny."""
+
+    def compiled(machine: str) -> Path:
+        about = tmp_path / "unpacked" / "offbeat-1.dist-info"
+        about.mkdir(parents=True, exist_ok=True)
+        (about / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: py3-none-linux_{machine}\n")
+        (about / "METADATA").write_text("Name: offbeat\nVersion: 1\n")
+        folder = tmp_path / machine
+        folder.mkdir()
+        pack = [sys.executable, "-m", "wheel", "pack", "-d", str(folder), str(about.parent)]
+        subprocess.run(pack, check=True, capture_output=True)
+        return portable_wheel.only_wheel(folder)
+
+    def man_pages(wheel: Path) -> Path:
+        assert wheel.name.endswith(f"{platform.machine()}.whl")  # this machine can run what is in it
+        pages = tmp_path / "pages"
+        pages.mkdir()
+        for name in ("offbeat.1", "offbeat-rules.7", "objects.inv"):
+            (pages / name).write_text(name)
+        return pages
+
+    monkeypatch.setattr(portable_wheel, "PORTABLE", Path(sys.prefix))
+    monkeypatch.setattr(portable_wheel, "compiled", compiled)
+    monkeypatch.setattr(portable_wheel, "man_pages", man_pages)
+    monkeypatch.setattr(portable_wheel, "audited", lambda wheel, _: wheel)
+    wheel = portable_wheel.build(tmp_path, machine)
+    assert wheel == tmp_path / f"offbeat-1-py3-none-linux_{machine}.whl"
+    with zipfile.ZipFile(wheel) as content:
+        pages = {name: content.read(name).decode() for name in content.namelist() if "/man/" in name}
+        record = content.read("offbeat-1.dist-info/RECORD").decode()
+    share = "offbeat-1.data/data/share/man"
+    assert pages == {
+        f"{share}/man1/offbeat.1": "offbeat.1",
+        f"{share}/man7/offbeat-rules.7": "offbeat-rules.7",
+    }
+    assert all(name in record for name in pages)
 
 
 def test_what_a_plain_installation_brings() -> None:
