@@ -254,7 +254,7 @@ def main(words: Sequence[str] | None = None) -> None:
         arguments.collectives.split(","),
         [int(each) for each in arguments.ranks.split(",")],
         parse_sizes(arguments.sizes),
-        written.write,
+        written.write_part,
     )
     if arguments.calls:
         for line in worst_by_call(cells):

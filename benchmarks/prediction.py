@@ -192,7 +192,8 @@ def main() -> None:
         about = {"program": name, "mpi": program.mpi, "ranks": arguments.ranks}
         cells += [about | asdict(line) for line in lines]
         mpis[program.mpi] = result_file.mpi_of_launcher(program.mpi, harness.MPIS[program.mpi].mpirun)
-        results.write(cells, list(mpis.values()))  # after each program, because a run takes minutes
+        results.write_part(cells, list(mpis.values()))  # a run takes minutes
+    results.write(cells, list(mpis.values()))
 
 
 if __name__ == "__main__":

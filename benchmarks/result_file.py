@@ -73,9 +73,29 @@ class ResultFile:
     def write(
         self, cells: Iterable[Mapping[str, Any]], mpis: Sequence[Mapping[str, str]] = (), **facts: object
     ) -> None:
-        """Write what was measured so far. A later call writes the file again."""
-        if self._path is None:
-            return
+        """Write the file, when all is measured."""
+        if self._path is not None:
+            self._write(self._path, cells, mpis, facts)
+            self._part(self._path).unlink(missing_ok=True)
+
+    def write_part(
+        self, cells: Iterable[Mapping[str, Any]], mpis: Sequence[Mapping[str, str]] = (), **facts: object
+    ) -> None:
+        """Write what was measured so far beside the file, which may have the whole of an earlier run."""
+        if self._path is not None:
+            self._write(self._part(self._path), cells, mpis, facts)
+
+    @staticmethod
+    def _part(path: Path) -> Path:
+        return path.with_name(f"{path.name}.part")
+
+    def _write(
+        self,
+        path: Path,
+        cells: Iterable[Mapping[str, Any]],
+        mpis: Sequence[Mapping[str, str]],
+        facts: Mapping[str, object],
+    ) -> None:
         document = {
             "format": FORMAT,
             "version": VERSION,
@@ -91,7 +111,7 @@ class ResultFile:
             "cells": list(cells),
         }
         lines = [f" {json.dumps(name)}: {_in_lines(value)}" for name, value in document.items()]
-        self._path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def mpi(name: str, where: Path | str | None = None) -> dict[str, str]:

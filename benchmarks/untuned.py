@@ -94,7 +94,8 @@ def main() -> None:
              "native_by_offbeat": each}
             for (call, size, pattern), each in ratios.items()
         ]  # fmt: skip
-        results.write(cells, mpis)  # after each MPI, because a run takes minutes
+        results.write_part(cells, mpis)  # a run takes minutes
+    results.write(cells, mpis)
 
 
 if __name__ == "__main__":

@@ -289,7 +289,8 @@ def main() -> None:
                 jobs.append(job)
                 line = f"{title_of(job)}: {name_of(job)}, load {job['load'][1]:.1f}"
                 print(line, file=sys.stderr, flush=True)
-                results.write(jobs)
+                results.write_part(jobs)
+        results.write(jobs)
     print_tables(jobs)
     if arguments.figure:
         arguments.figure.write_text(figure_of(jobs))

@@ -170,7 +170,7 @@ def test_ranks_with_different_settings_go_native(mpi: Mpi, tmp_path: Path) -> No
 
 @INSIDE_OFFBEAT
 def test_a_trace_says_what_each_call_ran(mpi: Mpi, tmp_path: Path) -> None:
-    """All ranks ran the same, persistent calls the first alternative, and the last calls the pinned one."""
+    """All ranks ran the same: both alternatives in blocking calls, the first one in persistent calls."""
     file = tmp_path / "my.rules"
     file.write_text(
         "".join(f"{name} * * * * arrival_direct | native\n" for name in ("bcast", "allgather", "alltoall"))

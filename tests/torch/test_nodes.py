@@ -64,6 +64,7 @@ def test_errors_reach_all_nodes(mpi: str) -> None:
 @pytest.mark.in_turn(1, "mpi", "case")
 @pytest.mark.parametrize("case", ["killed", "killed-begun"])
 def test_a_killed_rank_ends_the_job(mpi: str, case: str) -> None:
+    """The launcher may end the others before they can say who died. What they do say is right."""
     job = jobs.start_on_nodes(mpi, 2, "failures.py", SIZE, case, limit_s=100)
     assert job.exit_code != 0
     # The root is rank 0. A rank of the other node may have sent its part before anybody misses rank 1.

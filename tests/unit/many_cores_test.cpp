@@ -252,17 +252,25 @@ TEST(ManyCores, BitsAreThoseOfGroupsInRankOrderForEveryRoot) {
   }
 }
 
+// So a rule may have both as alternatives.
 TEST(ManyCores, SharesHaveTheBitsOfTheTree) {
-  for (const int ranks : {2, 3, 4, 5, 7, 8, 13, 16, 17, 20, 23, 48, 63, 64, 65, 96, 130}) {
-    for (const std::size_t count : {std::size_t{700}, std::size_t{1100}, std::size_t{9000}}) {
-      std::vector<std::vector<Bits>> results;
-      for (const Expression* expression : {&tree, &shares}) {
-        CheckedCalls calls(ranks, {Collective::allreduce, count, 0, Operation::weave});
-        Simulator simulator(ranks, many_cores(ranks), timing(results.size() * count));
-        simulator.run([&](int rank, Endpoint net) { return carry_out(net, calls.args(rank), *expression); });
-        results.push_back(calls.result_of(ranks / 2));
+  for (const Collective collective : {Collective::allreduce, Collective::reduce}) {
+    const Expression by_tree = parse_expression(collective, "arrival_tree");
+    const Expression by_shares = parse_expression(collective, "arrival_shares");
+    ASSERT_EQ(by_tree.operand_order(), by_shares.operand_order());
+    for (const int ranks : {2, 3, 4, 5, 7, 8, 13, 16, 17, 20, 23, 48, 63, 64, 65, 96, 130}) {
+      for (const std::size_t count : {std::size_t{700}, std::size_t{1100}, std::size_t{9000}}) {
+        const int root = ranks / 2;
+        std::vector<std::vector<Bits>> results;
+        for (const Expression* expression : {&by_tree, &by_shares}) {
+          CheckedCalls calls(ranks, {collective, count, root, Operation::weave});
+          Simulator simulator(ranks, many_cores(ranks), timing(results.size() * count));
+          simulator.run(
+              [&](int rank, Endpoint net) { return carry_out(net, calls.args(rank), *expression); });
+          results.push_back(calls.result_of(root));
+        }
+        EXPECT_EQ(results[0], results[1]) << ranks << " ranks, " << count << " elements";
       }
-      EXPECT_EQ(results[0], results[1]) << ranks << " ranks, " << count << " elements";
     }
   }
 }

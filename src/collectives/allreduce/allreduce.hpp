@@ -3,6 +3,8 @@
 // CMakeLists.txt.
 #pragma once
 
+#include <string_view>
+
 #include "collectives/algorithm.hpp"
 #include "collectives/repertoire.hpp"
 
@@ -25,6 +27,9 @@ extern const Algorithm rabenseifner;
 extern const Algorithm bine;
 extern const Algorithm linear;
 extern const Algorithm binomial;
+
+// Algorithm::order of arrival_tree and arrival_shares.
+inline constexpr std::string_view tree_order = "arrival tree";
 
 // Combines a vector as arrival_shares does, on a board whose ranks all run at once. The result of a reduce
 // goes to its root alone.

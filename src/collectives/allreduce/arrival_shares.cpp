@@ -343,6 +343,7 @@ const Algorithm arrival_shares{
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
+    .order = tree_order,
     .node_phase = contribute,
     .immediate = short_allreduce,
     .run = run,

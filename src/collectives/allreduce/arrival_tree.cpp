@@ -121,6 +121,7 @@ const Algorithm arrival_tree{
     .serves = {Collective::allreduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
+    .order = tree_order,
     .node_phase = contribute,
     .immediate = short_allreduce,
     .run = run_on_one_node,

@@ -34,6 +34,7 @@ const Algorithm arrival_tree{
     .serves = {Collective::reduce},
     .needs = {.board = OnBoard::one_node},
     .source = "offbeat",
+    .order = allreduce_algorithms::tree_order,
     .immediate =
         &immediate_and_longer<direct::InSlots<Collective::reduce>, form_for_many_ranks<Collective::reduce>>,
     .run = run,
