@@ -22,12 +22,12 @@ LingeringEndpoints& LingeringEndpoints::of_process() {
   return *made;
 }
 
-// A provider may need much memory for each endpoint.
+// A provider may need much memory for each endpoint, so the oldest of too many is waited for.
 void LingeringEndpoints::add(std::unique_ptr<FabricEndpoint> endpoint) {
-  constexpr std::size_t most = 4;
+  constexpr std::size_t most = 16;
   const std::lock_guard guard(lock_);
+  for (; all_.size() >= most; usleep(1000)) std::erase_if(all_, is_over);
   all_.push_back({std::move(endpoint), monotonic_ns() + lasts_ns});
-  if (all_.size() > most) all_.erase(all_.begin());
 }
 
 void LingeringEndpoints::poll() {

@@ -141,9 +141,10 @@ void TcpNetwork::leave(bool /*has_failed*/) noexcept {
         if (stream.flush() == TcpStream::Outcome::closed) break;
         if (stream.is_writing()) usleep(1000);
       }
-      if (stream.is_writing()) continue;
-      stream.write({.kind = TcpFrame::Kind::goodbye});
-      static_cast<void>(stream.flush());
+      if (!stream.is_writing()) {
+        stream.write({.kind = TcpFrame::Kind::goodbye});
+        static_cast<void>(stream.flush());
+      }
       shutdown(stream.socket().get(), SHUT_WR);
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream.socket().get(), nullptr);
       LingeringSockets::of_process().add(stream.take_socket());

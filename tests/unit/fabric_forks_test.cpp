@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fork while another thread has a lock of libfabric's networks.
+// Endpoints that linger, and a fork while another thread has a lock of libfabric's networks.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/settings.hpp"
+#include "base/time.hpp"
 #include "groups/fabric_lingering.hpp"
 #include "groups/fabric_network.hpp"
 #include "groups/group_process.hpp"
@@ -61,6 +65,30 @@ TEST(FabricForks, AnExitHandlerDoesNotWaitForeverForTheLingeringEndpoints) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// Counts the completion queues that are closed.
+int closed = 0;
+
+TEST(LingeringEndpoints, AreNotClosedBeforeTheirTimeHoweverManyThereAre) {
+  fi_ops ends{};
+  ends.close = [](fid*) { return ++closed, 0; };
+  fi_ops_cq reads{};
+  reads.read = [](fid_cq*, void*, std::size_t) -> ssize_t { return -FI_EAGAIN; };
+  std::array<fid_cq, 20> queues{};
+  LingeringEndpoints endpoints;
+  const std::int64_t begin_ns = monotonic_ns();
+  for (fid_cq& each : queues) {
+    each.fid.ops = &ends;
+    each.ops = &reads;
+    auto endpoint = std::make_unique<FabricEndpoint>();
+    endpoint->completions.reset(&each);
+    endpoints.add(std::move(endpoint));
+    EXPECT_TRUE(closed == 0 || monotonic_ns() - begin_ns > ns_per_s) << closed;
+  }
+  EXPECT_GT(closed, 0);
+  endpoints.wait();
+  EXPECT_EQ(closed, 20);
 }
 
 // What a thread that waits for messages does.
