@@ -127,7 +127,7 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
 // if it fails.
 void Types::create_own_communicator() {
   const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
-      abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
+      host_->handlers_can_be_put_back() ? nullptr : host_->find("PMPI_Comm_create_from_group"));
   MPI_Group self;
   host_->Comm_group(MPI_COMM_SELF, &self);
   const int code =
@@ -200,7 +200,7 @@ Types::Types(const Host& host) : host_(&host) {
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   create_own_communicator();
-  if (abi::handlers_can_be_put_back || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
+  if (host.handlers_can_be_put_back() || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
 
   const struct {
     TypeGroup group;
