@@ -104,7 +104,7 @@ void check_operations(const char* type_name, MPI_Datatype type, const Operation 
   int size = 0;
   if (type == MPI_DATATYPE_NULL) return;  // an MPI without Fortran has no MPI_INTEGER
   MPI_Type_size(type, &size);
-  if (size == 0) return;
+  if (size == 0 || size == MPI_UNDEFINED) return;  // the latter from MPI 5 on
   CHECK(size == int(sizeof(T)), "%s has %d bytes", type_name, size);
   for (Operation operation : operations)
     for (int count : counts)
