@@ -205,8 +205,8 @@ def test_a_radix_is_never_0(version: str) -> None:
         assert rule_of_version_6(text, "allgather", 4, 256) == (2, 4)
         assert rule_of_version_6(text, "reduce", 4, 64) == (8, 4)
     else:
-        assert "128 2 4 0  # bruck" in text
-        assert "32 8 4 0  # knomial" in text
+        assert " 2 4 0  # bruck" in text
+        assert " 8 4 0  # knomial" in text
 
 
 # -- Intel MPI
