@@ -61,7 +61,7 @@ def test_behind_another_family_the_right_library_serves(mpi: Mpi) -> None:
     assert len(lines) == 1, str(result)
 
 
-@on_mpis(lambda mpi: mpi.family == "mpiabi")
+@on_mpis(lambda mpi: mpi.name == "mpich-abi")
 def test_a_standard_abi_in_front_of_open_mpi_is_a_standard_abi(mpi: Mpi) -> None:
     """The libmpi_abi of Open MPI 6 needs a library with Open MPI's own symbols."""
     flags = ("-shared", "-fPIC", "-Wl,--no-as-needed")
