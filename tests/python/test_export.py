@@ -185,7 +185,9 @@ def rule_of_version_6(text: str, collective: str, ranks: int, length: int) -> tu
 def test_open_mpi_6_gets_json() -> None:
     """Its reader of the classic format takes a rule for 4 ranks for those with fewer than 4."""
     tables = [
-        Table(n, {"allreduce": [Choice(1024, "ring"), Choice(4096, "linear")], "barrier": [Choice(0, "tree")]})
+        Table(
+            n, {"allreduce": [Choice(1024, "ring"), Choice(4096, "linear")], "barrier": [Choice(0, "tree")]}
+        )
         for n in (3, 4, 8)
     ]
     text = export_openmpi.export(tables, "6.0.0a1").texts["openmpi.rules"]

@@ -112,7 +112,9 @@ def _json(sections: Sections) -> str:
         ]
         for collective, sizes in sections.items()
     }
-    return json.dumps({"rule_file_version": 3, "module": "tuned", "collectives": collectives}, indent=1) + "\n"
+    return (
+        json.dumps({"rule_file_version": 3, "module": "tuned", "collectives": collectives}, indent=1) + "\n"
+    )
 
 
 def _json_rules(collective: str, rows: Rows) -> list[dict[str, int | str]]:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stands in front of a libmpi_abi, as that of Open MPI 6 does: Open MPI's own symbols are behind it. Preloaded
-// behind offbeat, it counts the allreduces that offbeat makes.
+// Stands in front of a libmpi_abi, as that of Open MPI 6 does: Open MPI's own symbols are behind it.
+// Preloaded behind offbeat, it counts the allreduces that offbeat makes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
