@@ -4,6 +4,7 @@
 
     build/venv/bin/python benchmarks/board.py --ranks 2,4 --patterns balanced --repeats 5
     build/venv/bin/python benchmarks/board.py --collectives bcast,reduce --ranks 2 --skews 1
+    build/venv/bin/python benchmarks/board.py --mpi 'xhc=/opt/openmpi-6.0+OMPI_MCA_coll_xhc_priority=100'
 
 Each job runs one MPI, natively and with offbeat's algorithms in turn. Whole passes over the MPIs are
 repeated, so that a busy machine hits all of them alike. A skew is a multiple of the balanced time of the
@@ -61,6 +62,24 @@ class Key:
     mpi: str
 
 
+@dataclass(frozen=True)
+class Host:
+    """An MPI, and the settings with which it runs."""
+
+    name: str
+    install: MpiInstall
+    settings: Mapping[str, str]
+
+    @staticmethod
+    def parse(text: str) -> Host:
+        """Read PREFIX, a name of an MPI, or NAME=PREFIX; then any number of +VARIABLE=VALUE."""
+        where, *settings = text.split("+")
+        name, _, prefix = where.rpartition("=")
+        install = discovery.select(prefix, {})
+        pairs = [each.partition("=") for each in settings]
+        return Host(name or install.name, install, {variable: value for variable, _, value in pairs})
+
+
 class Board:
     """All medians, one for each pass, and the cells that were not measured or wrong."""
 
@@ -113,10 +132,11 @@ def placed(install: MpiInstall, ranks: int) -> tuple[list[str], dict[str, str]]:
     return (["-bind-to", "core"] if pinned else []), {}
 
 
-def job(plan: Plan, install: MpiInstall) -> tuple[Benchmark, Choice]:
+def job(plan: Plan, host: Host) -> tuple[Benchmark, Choice]:
     """What runner.run measures: a plan under an MPI, with a core for each rank if there are enough."""
-    arguments, variables = placed(install, plan.ranks)
-    placed_plan, choice = replace(plan, mpirun_arguments=arguments), Choice(install, "", variables)
+    arguments, variables = placed(host.install, plan.ranks)
+    choice = Choice(host.install, "", {**variables, **host.settings})
+    placed_plan = replace(plan, mpirun_arguments=arguments)
     return Benchmark(placed_plan, runner.describe_run(placed_plan, choice)), choice
 
 
@@ -124,21 +144,21 @@ def measure(
     board: Board,
     plans: Sequence[Plan],
     natives: Mapping[int, runner.NativeUs],
-    installs: Sequence[MpiInstall],
+    hosts: Sequence[Host],
     repeats: int,
 ) -> None:
     """Measure in whole passes over the MPIs, so that slow changes of the machine hit all of them alike."""
-    jobs = [(plan, install) for _ in range(repeats) for plan in plans for install in installs]
-    for number, (plan, install) in enumerate(jobs, 1):
+    jobs = [(plan, host) for _ in range(repeats) for plan in plans for host in hosts]
+    for number, (plan, host) in enumerate(jobs, 1):
         started = time.monotonic()
         try:
-            found, choice = job(plan, install)
+            found, choice = job(plan, host)
             runner.run(found, choice, native_us=natives.get(plan.ranks))
         except CommandError as error:
-            sys.exit(f"{install}, {plan.ranks} ranks: {error}")
-        board.add(found, install.name)
+            sys.exit(f"{host.name}, {plan.ranks} ranks: {error}")
+        board.add(found, host.name)
         print(
-            f"{number}/{len(jobs)} {install.name}, {plan.ranks} ranks, {', '.join(plan.patterns)}: "
+            f"{number}/{len(jobs)} {host.name}, {plan.ranks} ranks, {', '.join(plan.patterns)}: "
             f"{time.monotonic() - started:.0f} s",
             file=sys.stderr,
         )
@@ -274,7 +294,9 @@ def parse() -> argparse.Namespace:
         help="offbeat's algorithms; the targets are for the first (default: the preload's own choice)",
     )
     parser.add_argument(
-        "--mpi", default=",".join(map(str, PREFIXES)), help="MPIs: prefixes or names, with commas"
+        "--mpi",
+        default=",".join(map(str, PREFIXES)),
+        help="MPIs: prefixes or names, with commas; NAME=PREFIX+VARIABLE=VALUE+... also sets variables",
     )
     parser.add_argument("--repeats", type=int, default=3, help="passes over all MPIs (3)")
     parser.add_argument("--budget", type=float, default=600, help="seconds for the whole benchmark (600)")
@@ -288,7 +310,7 @@ def plans_for(options: argparse.Namespace, patterns: Sequence[str]) -> list[Plan
     factors = [Skew(factor=skew) for skew in options.skews]
     per_rank_count = sum(len(factors) if p != "balanced" else 1 for p in options.patterns)
     share = sum(len(factors) if p != "balanced" else 1 for p in patterns) / per_rank_count
-    seconds = options.budget * share / (len(options.ranks) * options.repeats * len(options.installs))
+    seconds = options.budget * share / (len(options.ranks) * options.repeats * len(options.hosts))
     return [
         Plan(ranks, options.sizes, options.names, patterns, factors, options.collectives, budget_s=seconds)
         for ranks in options.ranks
@@ -300,15 +322,17 @@ def main() -> None:
     results = result_file.ResultFile(options.json)
     if options.libraries is not None:
         libraries.prefer_folder(options.libraries)
-    options.installs = [discovery.select(mpi, {}) for mpi in options.mpi.split(",")]
+    options.hosts = [Host.parse(mpi) for mpi in options.mpi.split(",")]
     options.names = parse_algorithms(options.algorithms, options.collectives)
     algorithms = [name for name in options.names if name != "native"]
-    mpis = [install.name for install in options.installs]
+    mpis = [host.name for host in options.hosts]
+    if len(set(mpis)) < len(mpis):
+        raise CommandError(f"--mpi {options.mpi}: give each MPI a name of its own, as in NAME=PREFIX")
     if not algorithms or len(split_list(options.algorithms)) != len(algorithms):
         raise CommandError(f"--algorithms {options.algorithms}: name offbeat's algorithms, each once")
 
     board = Board()
-    measure(board, plans_for(options, ["balanced"]), {}, options.installs, options.repeats)
+    measure(board, plans_for(options, ["balanced"]), {}, options.hosts, options.repeats)
     natives: dict[int, dict[Call, float]] = defaultdict(dict)
     for ranks, collective in itertools.product(options.ranks, options.collectives):
         for size in options.sizes if collective != "barrier" else [0]:
@@ -317,26 +341,27 @@ def main() -> None:
                 natives[ranks][Call(collective, size)] = best
     skewed = [pattern for pattern in options.patterns if pattern != "balanced"]
     if skewed:
-        measure(board, plans_for(options, skewed), natives, options.installs, options.repeats)
+        measure(board, plans_for(options, skewed), natives, options.hosts, options.repeats)
 
     report = Report(board, mpis, options.sizes, algorithms)
     console = Console(width=200, highlight=False)
     console.print(f"{machine.description()['processor']}, {machine.cores()} cores")
-    for install in options.installs:
-        console.print(f"{install.name}: {install}")
+    for host in options.hosts:
+        settings = "".join(f" {variable}={value}" for variable, value in host.settings.items())
+        console.print(f"{host.name}: {host.install}{settings}")
     for collective, ranks in itertools.product(options.collectives, options.ranks):
         for pattern in ["balanced", *skewed]:
             for skew in options.skews if pattern != "balanced" else [0.0]:
                 for algorithm in algorithms:
                     console.print(report.table(collective, ranks, pattern, skew, algorithm))
-    finish(console, board, report, options.installs, results)
+    finish(console, board, report, options.hosts, results)
 
 
 def finish(
     console: Console,
     board: Board,
     report: Report,
-    installs: Sequence[MpiInstall],
+    hosts: Sequence[Host],
     results: result_file.ResultFile,
 ) -> None:
     console.print(LEGEND)
@@ -354,7 +379,7 @@ def finish(
         {**asdict(key), "few_samples": key in board.cut, "passes_us": delays}
         for key, delays in board.delays_us.items()
     ]
-    mpis = [result_file.mpi(install.name, install.prefix) for install in installs]
+    mpis = [result_file.mpi(host.name, host.install.prefix) for host in hosts]
     results.write(cells, mpis, missed=report.missed, wrong=board.wrong)
     if board.wrong:
         sys.exit(1)

@@ -209,7 +209,7 @@ class Session:
 
     def measure(self, plan: Plan, install: MpiInstall) -> None:
         """Run one job. If it fails, the results so far count."""
-        benchmark, choice = board.job(plan, install)
+        benchmark, choice = board.job(plan, board.Host(install.name, install, {}))
         self.found.turns[install.name, plan.ranks].append(benchmark)
         runner.run(benchmark, choice)
 

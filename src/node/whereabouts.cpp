@@ -109,10 +109,11 @@ std::string with_parentheses(std::string_view function) {
 
 // The files of the system, of MPIs and of offbeat, whose frames tell a user nothing about the program.
 bool is_of_system(std::string_view path) {
-  constexpr std::string_view names[] = {
-      "libc.so",   "libc-",       "libpthread",  "ld-linux", "ld-",      "libm.so", "[vdso]", "linux-vdso",
-      "libmpi",    "libopen-pal", "libopen-rte", "libpmix",  "libprrte", "libucp",  "libucs", "libuct",
-      "libfabric", "libmpich",    "liboffbeat",  "libevent", "libpsm",   "libgomp", "libmca", "mca_"};
+  constexpr std::string_view names[] = {"libc.so",     "libc-",       "libpthread", "ld-linux", "ld-",
+                                        "libm.so",     "[vdso]",      "linux-vdso", "libmpi",   "libopen-pal",
+                                        "libopen-rte", "libopen_mpi", "libpmix",    "libprrte", "libucp",
+                                        "libucs",      "libuct",      "libfabric",  "libmpich", "liboffbeat",
+                                        "libevent",    "libpsm",      "libgomp",    "libmca",   "mca_"};
   return std::ranges::any_of(names, [&](std::string_view name) { return base_name(path).starts_with(name); });
 }
 

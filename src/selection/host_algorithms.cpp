@@ -31,7 +31,10 @@ HostAlgorithm read(std::string_view word) {
   }
   const auto equals = word.find('=');
   algorithm.name = word.substr(0, equals);
-  algorithm.name_in_host_mpi = equals == std::string_view::npos ? word : word.substr(equals + 1);
+  const std::string_view spellings = equals == std::string_view::npos ? word : word.substr(equals + 1);
+  const auto bar = spellings.find('|');
+  algorithm.name_in_host_mpi = spellings.substr(0, bar);
+  if (bar != std::string_view::npos) algorithm.later_name = spellings.substr(bar + 1);
   return algorithm;
 }
 

@@ -21,6 +21,7 @@ struct HostAlgorithm {
   bool is_nonblocking;                // an algorithm of MPI_Ix
   std::string_view name;              // NAME
   std::string_view name_in_host_mpi;  // the host's own name
+  std::string_view later_name;        // what later versions call it, or empty
   int number;                         // its place in the list of the call, from 1
   int ranks = 0;                      // the only number of ranks that it runs on; 0: any
   bool may_be_named = true;

@@ -25,7 +25,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import CORES, MPIS, PROGRAMS, Mpi, compile_client, compile_program, use_libraries
+from harness import CORES, ELSEWHERE, MPIS, PROGRAMS, Mpi, compile_client, compile_program, use_libraries
 from turns import in_turn, seed_of_commit, tests_in_turn
 
 DEFAULT = "openmpi,mpich,mpich-abi"
@@ -59,11 +59,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def chosen(config: pytest.Config) -> list[Mpi]:
     names = config.getoption("--mpi").split(",")
+    if ELSEWHERE.keys() - MPIS.keys():
+        raise pytest.UsageError(f"MPI_AT: not one of {', '.join(MPIS)}: {ELSEWHERE.keys() - MPIS.keys()}")
     for name in names:
         if name not in MPIS:
             raise pytest.UsageError(f"--mpi {name}: not one of {', '.join(MPIS)}")
-        if shutil.which(MPIS[name].mpirun) is None:
-            raise pytest.UsageError(f"--mpi {name}: {MPIS[name].mpirun} is not there; run tools/setup.py")
+        for needed in (MPIS[name].mpirun, MPIS[name].cc):
+            if shutil.which(needed) is None:
+                raise pytest.UsageError(f"--mpi {name}: {needed} is not there; run tools/setup.py")
     return [MPIS[name] for name in names]
 
 

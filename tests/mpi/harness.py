@@ -2,8 +2,8 @@
 """What the MPI tests share: the MPIs to test on, compiling, running under the preload.
 
 An MPI here is where `tools/setup.py` puts it: PyPI Open MPI in `build/venv`, the other PyPI
-ones in `build/mpi/<name>`, Debian's in `/usr`. Programs are compiled by the MPI's own
-compiler into `build/tests/<name>`.
+ones in `build/mpi/<name>`, Debian's in `/usr`. `MPI_AT=openmpi=/opt/openmpi-6.0,mpich=/opt/mpich-5.1` takes
+those from elsewhere. Programs are compiled by the MPI's own compiler into `build/tests/<name>`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ REPORT = re.compile(r"^offbeat: (\w+): (\d+) calls intercepted, (\d+) served, (\
 LAST_LINE = re.compile(r"^ok: (\d+) cases, (\d+) calls$", re.M)
 
 
+ELSEWHERE = {
+    name: Path(prefix)
+    for name, _, prefix in (each.partition("=") for each in os.environ.get("MPI_AT", "").split(",") if each)
+}
+
+
 @dataclass(frozen=True)
 class Mpi:
     """One MPI installation."""
@@ -64,6 +70,12 @@ class Mpi:
         """
         return self.family == "mpiabi" or self.name.startswith("debian")
 
+    @property
+    def programs(self) -> Path:
+        """Where its test programs are."""
+        place = f"{self.name}-{ELSEWHERE[self.name].name}" if self.name in ELSEWHERE else self.name
+        return BUILD / "tests" / place
+
     def program(self, name: str) -> Path:
         """One of the programs that come with it."""
         assert self.prefix
@@ -78,15 +90,19 @@ class Mpi:
 
 
 def _venv_mpi(name: str, family: str, kind: str, prefix: Path, suffix: str = "", **more: Any) -> Mpi:
+    prefix = ELSEWHERE.get(name, prefix)
     binaries = prefix / "bin"
+    python = binaries / "python"
+    cc = str(binaries / f"mpicc{suffix}")
     return Mpi(
         name,
         family,
         kind,
         mpirun=str(binaries / "mpirun"),
-        cc=str(binaries / f"mpicc{suffix}"),
-        cxx=str(binaries / f"mpicxx{suffix}"),
-        python=binaries / "python",
+        cc=cc,
+        # Open MPI has no such compiler for C++.
+        cxx=f"env OMPI_CC=c++ {cc}" if name == "openmpi-abi" else str(binaries / f"mpicxx{suffix}"),
+        python=None if name in ELSEWHERE and not python.exists() else python,
         prefix=prefix,
         **more,
     )
@@ -94,21 +110,18 @@ def _venv_mpi(name: str, family: str, kind: str, prefix: Path, suffix: str = "",
 
 # Shared memory only: looking for networks takes Open MPI 1.3 of the 1.5 s that a small job lasts.
 _OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_pml": "ob1"}
+_SM = _OPENMPI | {"OMPI_MCA_btl": "self,sm"}
+_SHARING = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
 # MPICH waits 2 to 3 times less for a core with this, when ranks share cores.
 _THROTTLE = {"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1"} if CORES < 8 else {}
-_IMPI = BUILD / "mpi" / "impi"
+_IMPI = ELSEWHERE.get("impi", BUILD / "mpi" / "impi")
 
 MPIS = {
     mpi.name: mpi
     for mpi in (
-        _venv_mpi(
-            "openmpi",
-            "openmpi",
-            "openmpi",
-            VENV,
-            options=("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),
-            environment=_OPENMPI | {"OMPI_MCA_btl": "self,sm"},
-        ),
+        _venv_mpi("openmpi", "openmpi", "openmpi", VENV, options=_SHARING, environment=_SM),
+        # Open MPI has the standard ABI from 6.0 on, so this one needs MPI_AT.
+        _venv_mpi("openmpi-abi", "mpiabi", "openmpi", VENV, suffix="_abi", options=_SHARING, environment=_SM),
         _venv_mpi("mpich", "mpich", "mpich", BUILD / "mpi" / "mpich", environment=_THROTTLE),
         _venv_mpi(
             "mpich-abi", "mpiabi", "mpich", BUILD / "mpi" / "mpich", suffix="_abi", environment=_THROTTLE
@@ -204,7 +217,7 @@ def compile_program(
 
     The program has the name of its source, or, a variant of it, `name`.
     """
-    program = BUILD / "tests" / mpi.name / (name or source.stem)
+    program = mpi.programs / (name or source.stem)
     inputs = [source, *source.parent.glob("*.h")]
     if program.exists() and all(program.stat().st_mtime > path.stat().st_mtime for path in inputs):
         return program

@@ -34,7 +34,7 @@ def test_another_collective_on_another_rank_is_named(mpi: Mpi) -> None:
     ), str(result)
 
 
-@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.family != "mpiabi")
 def test_python(mpi: Mpi) -> None:
     result = run(mpi, 2, [mpi.python, PROGRAMS / "barriers.py"]).succeeded()
     assert result.report_of("barrier").served >= 50, str(result)

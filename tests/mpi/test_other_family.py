@@ -59,3 +59,15 @@ def test_behind_another_family_the_right_library_serves(mpi: Mpi) -> None:
     assert result.report.served > 0, str(result)
     lines = [line for line in result.stderr.splitlines() if "all calls go to that MPI" in line]
     assert len(lines) == 1, str(result)
+
+
+@on_mpis(lambda mpi: mpi.name == "mpich-abi")
+def test_a_standard_abi_in_front_of_open_mpi_is_a_standard_abi(mpi: Mpi) -> None:
+    """The libmpi_abi of Open MPI 6 needs a library with Open MPI's own symbols."""
+    flags = ("-shared", "-fPIC", "-Wl,--no-as-needed")
+    front = compile_program(mpi, PROGRAMS / "libmpi_abi_front.c", *flags, libraries=("-ldl",))
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    preload = Path(f"{library(mpi.family)}:{front}")
+    result = run(mpi, 2, [program], preload=preload, allreduce="native", timeout=60).succeeded()
+    assert result.report.native > 0, str(result)
+    assert "allreduces of the host: " in result.stdout, str(result)

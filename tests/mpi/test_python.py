@@ -9,9 +9,7 @@ from harness import PROGRAMS, VENV, Mpi, Result, clean_environment, compile_prog
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("expression", [None, "ring", "native"])
-@on_mpis(
-    lambda mpi: mpi.python is not None and mpi.name != "mpich-abi"
-)  # mpi4py takes the vendor's ABI first
+@on_mpis(lambda mpi: mpi.python is not None and mpi.family != "mpiabi")  # mpi4py takes the vendor's ABI first
 def test_mpi4py(mpi: Mpi, ranks: int, expression: str | None) -> None:
     result = run(mpi, ranks, [mpi.python, PROGRAMS / "python_sums.py"], allreduce=expression).succeeded()
     assert result.report.intercepted == result.calls, str(result)
@@ -35,7 +33,7 @@ def test_offbeat_run_finds_the_mpi_of_a_binary(mpi: Mpi) -> None:
     assert result.report.served == result.calls == 2, str(result)
 
 
-@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.family != "mpiabi")
 def test_offbeat_run_finds_the_mpi_of_a_python(mpi: Mpi) -> None:
     result = offbeat_run(mpi, str(mpi.python), str(PROGRAMS / "python_sums.py")).succeeded()
     assert result.report.intercepted == result.calls, str(result)

@@ -71,7 +71,7 @@ def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) ->
 
 
 # mpi4py takes the vendor's ABI first.
-@on_mpis(lambda mpi: mpi.python is not None and mpi.name != "mpich-abi")
+@on_mpis(lambda mpi: mpi.python is not None and mpi.family != "mpiabi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_python_and_many_communicators(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
     traced(mpi, ranks, [mpi.python, PROGRAMS / "communicators.py"], tmp_path / "run.trace").succeeded()

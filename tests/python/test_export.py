@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -108,7 +109,7 @@ def test_the_rules_of_open_mpi() -> None:
             "gather": [Choice(64, "linear"), Choice(128, "binomial")],
         },
     )
-    made = export_openmpi.export([four, two])
+    made = export_openmpi.export([four, two], "5.0.11")
     lines = [line.partition("#")[0].strip() for line in made.texts["openmpi.rules"].splitlines()]
     default = "1\n0 0 0 0"
     assert "\n".join(line for line in lines if line) == "\n".join(
@@ -162,11 +163,52 @@ def looked_up(text: str, collective: int, ranks: int, length: int) -> int:
 
 def test_open_mpi_decides_for_other_communicators_and_sizes() -> None:
     tables = [Table(n, {"allreduce": [Choice(1024, "ring"), Choice(4096, "linear")]}) for n in (3, 4, 8)]
-    text = export_openmpi.export(tables).texts["openmpi.rules"]
+    text = export_openmpi.export(tables, "5.0.11").texts["openmpi.rules"]
     for ranks in range(1, 12):
         expected = [0, 4, 4, 1, 1, 0] if ranks in (3, 4, 8) else [0] * 6
         sizes = (511, 512, 2047, 2048, 8192, 8193)
         assert [looked_up(text, 2, ranks, size) for size in sizes] == expected, ranks
+
+
+def rule_of_version_6(text: str, collective: str, ranks: int, length: int) -> tuple[int, int]:
+    """The algorithm and fan-out that tuned of Open MPI 6 takes: the first rule that matches, or (0, 0)."""
+    for sizes in json.loads(text)["collectives"][collective]:
+        if sizes["comm_size_min"] <= ranks <= sizes["comm_size_max"]:
+            for rule in sizes["rules"]:
+                most = math.inf if rule["msg_size_max"] == "inf" else rule["msg_size_max"]
+                if rule["msg_size_min"] <= length <= most:
+                    return rule["alg"], rule["faninout"]
+            break
+    return 0, 0
+
+
+def test_open_mpi_6_gets_json() -> None:
+    """Its reader of the classic format takes a rule for 4 ranks for those with fewer than 4."""
+    tables = [
+        Table(
+            n, {"allreduce": [Choice(1024, "ring"), Choice(4096, "linear")], "barrier": [Choice(0, "tree")]}
+        )
+        for n in (3, 4, 8)
+    ]
+    text = export_openmpi.export(tables, "6.0.0a1").texts["openmpi.rules"]
+    for ranks in range(1, 12):
+        expected = [0, 4, 4, 1, 1, 0] if ranks in (3, 4, 8) else [0] * 6
+        sizes = (511, 512, 2047, 2048, 8192, 8193)
+        assert [rule_of_version_6(text, "allreduce", ranks, n)[0] for n in sizes] == expected, ranks
+        assert rule_of_version_6(text, "barrier", ranks, 0)[0] == (6 if ranks in (3, 4, 8) else 0)
+
+
+@pytest.mark.parametrize("version", ["5.0.11", "6.0.0"])
+def test_a_radix_is_never_0(version: str) -> None:
+    """With radix 0, the allgather of Open MPI 6 does not end."""
+    table = Table(4, {"allgather": [Choice(64, "bruck")], "reduce": [Choice(64, "knomial")]})
+    text = export_openmpi.export([table], version).texts["openmpi.rules"]
+    if version.startswith("6"):
+        assert rule_of_version_6(text, "allgather", 4, 256) == (2, 4)
+        assert rule_of_version_6(text, "reduce", 4, 64) == (8, 4)
+    else:
+        assert " 2 4 0  # bruck" in text
+        assert " 8 4 0  # knomial" in text
 
 
 # -- Intel MPI

@@ -52,6 +52,16 @@ TEST(HostAlgorithms, LinesOfOneCallContinueOneAnother) {
   EXPECT_EQ(offer.find(Collective::allreduce, true, "ring")->name_in_host_mpi, "tsp_ring");
 }
 
+TEST(HostAlgorithms, ANameCanHaveALaterSpelling) {
+  const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
+  const HostAlgorithm* bruck = offer.find(Collective::allgather, false, "bruck");
+  ASSERT_NE(bruck, nullptr);
+  EXPECT_EQ(bruck->name_in_host_mpi, "bruck");
+  EXPECT_EQ(bruck->later_name, "bruck-k-fanout");
+  EXPECT_EQ(bruck->number, 2);
+  EXPECT_EQ(offer.find(Collective::allgather, false, "direct")->later_name, "");
+}
+
 TEST(HostAlgorithms, ARuleWithAnUnknownNameFallsToTheNext) {
   const NamedHostAlgorithms offer = nameable_algorithms_of_any_version(HostMpi::open_mpi);
   const Plan plan = plan_of("barrier * * * * native(none_such)\nbarrier * * * * native(tree)\n", offer);

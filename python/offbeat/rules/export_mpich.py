@@ -67,6 +67,7 @@ _RESTRICTIONS = {
     ("allreduce", "ring"): ("commutative",),
     ("allreduce", "k_reduce_scatter_allgather"): ("commutative",),
     ("reduce", "smp"): ("commutative", "parent"),
+    ("reduce", "circ_graph"): ("commutative",),
     ("reduce", "reduce_scatter_gather"): ("built-in", "count"),
     ("bcast", "smp"): ("parent",),
     ("barrier", "smp"): ("parent",),

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Export to Open MPI: a file of rules of the tuned component, in the first version of its classic format.
+"""Export to Open MPI: a file of rules of the tuned component.
 
-Every version of Open MPI reads this format. 4.1.7 and older ignore the second version without a word, and 5.0
-ignores the JSON of 6.0. The file names numbers of algorithms; 0 leaves the decision to Open MPI.
+Up to 5.0 it is in the first version of the classic format. 4.1.7 and older ignore the second version without
+a word, and 5.0 ignores the JSON of 6.0. Open MPI 6.0 also reads the classic format, but for other
+communicators: a rule for N ranks then holds for fewer than N. The file names numbers of algorithms; 0 leaves
+the decision to Open MPI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
 from offbeat.mpi import host_algorithms
 from offbeat.rules.export import SETTINGS, Export, cannot_choose_by_size
@@ -28,26 +31,30 @@ _SIZE_IS_ALL_BLOCKS = {"allgather", "alltoall", "reduce_scatter_block"}
 # the length does not depend on the element count. For gather and scatter it depends on arguments that may
 # differ between ranks, so ranks could choose differently.
 _ONE_FOR_ALL_SIZES = {"barrier", "alltoallv", "scan", "exscan", "gather", "scatter"}
-# The fan-out of `chain` is a column of the file. This is the default of the variable that sets it otherwise
-# (coll_tuned_init_chain_fanout), with which `chain` was measured.
-_CHAIN_FANOUT = 4
-_HOST_DECIDES = (0, 0)  # from 0 bytes, algorithm 0: Open MPI decides
+# The fan-out is a column of the file. This is the default of the variables that set it otherwise
+# (coll_tuned_init_chain_fanout and coll_tuned_init_tree_fanout), with which these algorithms were measured.
+# For the last two it is the radix in Open MPI 6, where an allgather of radix 0 never ends.
+_FANOUT = 4
+_HAS_FANOUT = {("bcast", "chain"), ("reduce", "chain"), ("allgather", "bruck"), ("reduce", "knomial")}
+_FIRST_WITH_JSON = 6
+
+# From which length which algorithm; None: Open MPI decides.
+Rows = Sequence[tuple[int, str | None]]
+Sections = Mapping[str, Mapping[int, Rows]]
 
 
-def export(tables: Sequence[Table]) -> Export:
+def export(tables: Sequence[Table], version: str) -> Export:
     """The export of tables with different numbers of ranks."""
     notes: list[str] = []
     named: list[tuple[int, str, int, str]] = []
-    sections: dict[str, dict[int, list[str]]] = {}
+    sections: dict[str, dict[int, Rows]] = {}
     for table in sorted(tables, key=lambda table: table.ranks):
         for collective, choices in table.choices.items():
             rows = _rows(collective, choices, table.ranks)
             if rows is None:
                 notes.append(cannot_choose_by_size(_VENDOR, collective, table.ranks))
             elif rows:
-                sections.setdefault(collective, {})[table.ranks] = [
-                    _line(collective, least, name) for least, name in rows
-                ]
+                sections.setdefault(collective, {})[table.ranks] = rows
                 named += [
                     (table.ranks, collective, choice.size_bytes, choice.name)
                     for choice in choices
@@ -60,10 +67,12 @@ def export(tables: Sequence[Table]) -> Export:
     if any(table.hosts > 1 for table in tables):
         # On several nodes the component han comes before tuned, and would hide its rules.
         variables["OMPI_MCA_coll_tuned_priority"] = "100"
-    return Export({RULES: _text(sections)}, {SETTINGS: variables}, named, notes)
+    reads_json = int(version.partition(".")[0]) >= _FIRST_WITH_JSON
+    text = _json(sections) if reads_json else _classic(sections)
+    return Export({RULES: text}, {SETTINGS: variables}, named, notes)
 
 
-def _rows(collective: str, choices: Sequence[Choice], ranks: int) -> list[tuple[int, str | None]] | None:
+def _rows(collective: str, choices: Sequence[Choice], ranks: int) -> Rows | None:
     """The least length and the algorithm of each rule; empty if Open MPI decides everywhere.
 
     None if the choice depends on the size, but rules cannot.
@@ -88,16 +97,44 @@ def _rows(collective: str, choices: Sequence[Choice], ranks: int) -> list[tuple[
     return merged
 
 
+def _number_and_fanout(collective: str, name: str) -> tuple[int, int]:
+    variables = host_algorithms.variables(_VENDOR, collective, name)
+    number = int(variables[f"OMPI_MCA_coll_tuned_{collective}_algorithm"])
+    return number, _FANOUT if (collective, name) in _HAS_FANOUT else 0
+
+
+def _json(sections: Sections) -> str:
+    """The file for Open MPI 6, which decides by itself where there is no rule."""
+    collectives = {
+        collective: [
+            {"comm_size_min": ranks, "comm_size_max": ranks, "rules": _json_rules(collective, rows)}
+            for ranks, rows in sizes.items()
+        ]
+        for collective, sizes in sections.items()
+    }
+    return (
+        json.dumps({"rule_file_version": 3, "module": "tuned", "collectives": collectives}, indent=1) + "\n"
+    )
+
+
+def _json_rules(collective: str, rows: Rows) -> list[dict[str, int | str]]:
+    rules: list[dict[str, int | str]] = []
+    ends: list[int | str] = [least - 1 for least, _ in rows[1:]]
+    for (least, name), most in zip(rows, [*ends, "inf"], strict=True):
+        if name is not None:
+            number, fanout = _number_and_fanout(collective, name)
+            rules.append({"msg_size_min": least, "msg_size_max": most, "alg": number, "faninout": fanout})
+    return rules
+
+
 def _line(collective: str, least: int, name: str | None) -> str:
     if name is None:
         return f"{least} 0 0 0"
-    variables = host_algorithms.variables(_VENDOR, collective, name)
-    number = variables[f"OMPI_MCA_coll_tuned_{collective}_algorithm"]
-    fanout = _CHAIN_FANOUT if name == "chain" else 0
+    number, fanout = _number_and_fanout(collective, name)
     return f"{least} {number} {fanout} 0  # {name}"
 
 
-def _text(sections: dict[str, dict[int, list[str]]]) -> str:
+def _classic(sections: Sections) -> str:
     lines = [
         "# Written by offbeat rules export. The columns of a rule: least length in bytes, algorithm (0: the",
         "# default decision), fan-out, segment size.",
@@ -108,7 +145,7 @@ def _text(sections: dict[str, dict[int, list[str]]]) -> str:
         # rule for 4 ranks stands between one from 0 ranks and one from 5.
         sizes: dict[int, list[str]] = {0: [_line(collective, 0, None)]}
         for ranks, rows in sections[collective].items():
-            sizes[ranks] = rows
+            sizes[ranks] = [_line(collective, least, name) for least, name in rows]
             if ranks + 1 not in sections[collective]:
                 sizes[ranks + 1] = [_line(collective, 0, None)]
         lines += [f"{_ALGORITHM_NUMBERS[collective]}  # {collective}", f"{len(sizes)}  # numbers of ranks"]

@@ -122,7 +122,9 @@ def _exporter(request: Request) -> Callable[[Sequence[Table]], Export]:
     if request.to == "mpich":
         library = export_mpich.Library.read(request.choice.install.libmpi)
         return lambda tables: export_mpich.export(tables, library)
-    return export_openmpi.export if request.to == "openmpi" else export_intel.export
+    if request.to == "openmpi":
+        return lambda tables: export_openmpi.export(tables, request.choice.install.version)
+    return export_intel.export
 
 
 def _settings_file(made: Export, table: Table) -> str | None:

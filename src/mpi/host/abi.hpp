@@ -2,7 +2,7 @@
 // Everything that differs between the MPI ABI families. The folder src/mpi is compiled once for each family;
 // see cmake/families.cmake.
 //
-//  openmpi   Open MPI 4.1 and 5     handles are addresses of data in libmpi
+//  openmpi   Open MPI 4.1 to 6.0    handles are addresses of data in libmpi
 //  mpich     MPICH, Intel MPI, ...  handles are integers
 //  mpiabi    MPI 5.0 standard ABI   handles are small constants in pointers
 #pragma once
@@ -27,22 +27,6 @@ inline constexpr std::string_view family = "mpich";
 inline constexpr std::string_view family = "mpiabi";
 #else
 #error "compile with OFFBEAT_FAMILY_OPENMPI, OFFBEAT_FAMILY_MPICH or OFFBEAT_FAMILY_MPIABI"
-#endif
-
-// True if a communicator is unchanged after MPI_Comm_set_errhandler gets back what MPI_Comm_get_errhandler
-// returned; see ReturnErrors.
-#if defined(OFFBEAT_FAMILY_OPENMPI)
-inline constexpr bool handlers_can_be_put_back = true;
-#else
-inline constexpr bool handlers_can_be_put_back = false;
-#endif
-
-// True if the host accepts MPI_IN_PLACE in MPI_Reduce on a rank that gets no result. It is an error of the
-// program, but MPICH and its family do not report it. They take the data of that rank from its output.
-#if defined(OFFBEAT_FAMILY_OPENMPI)
-inline constexpr bool accepts_in_place_everywhere = false;
-#else
-inline constexpr bool accepts_in_place_everywhere = true;
 #endif
 
 // Returns the address of a data symbol of the host MPI, or null if it has none. This is slow.
@@ -73,7 +57,7 @@ inline constexpr bool accepts_in_place_everywhere = true;
 #endif
 
 // 1 if there are functions with large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none. If offbeat
-// exported one there, mpi4py, which imports it weakly, would use it.
+// exported one there, mpi4py, which imports it weakly, would use it. Open MPI 6 runs its own.
 #if defined(OFFBEAT_FAMILY_OPENMPI)
 #define OFFBEAT_LARGE_COUNT 0
 #else

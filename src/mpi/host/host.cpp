@@ -18,13 +18,12 @@ namespace {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns the ABI family of the library `handle`, judged by its symbols and, for the standard ABI, by its
-// name.
+// Returns the ABI family of the library `handle`. The standard ABI is known by the name of the library,
+// because that of Open MPI 6 needs libopen_mpi, which has Open MPI's own symbols.
 std::string_view family_of(void* handle, void* allreduce) {
-  if (dlsym(handle, "ompi_mpi_comm_world") != nullptr) return "openmpi";
   Dl_info info{};
   if (dladdr(allreduce, &info) != 0 && base_name(info.dli_fname).starts_with("libmpi_abi")) return "mpiabi";
-  return "mpich";
+  return dlsym(handle, "ompi_mpi_comm_world") != nullptr ? "openmpi" : "mpich";
 }
 
 // Returns the paths of loaded MPI libraries. It does not call dlopen yet, because dl_iterate_phdr holds a

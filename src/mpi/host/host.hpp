@@ -103,6 +103,15 @@ class Host {
   // MPI 5 takes what is asked for there as the level of the whole process.
   [[nodiscard]] int thread_level() const;
 
+  // Returns true if a communicator is unchanged after MPI_Comm_set_errhandler gets back what
+  // MPI_Comm_get_errhandler returned; see ReturnErrors.
+  [[nodiscard]] bool handlers_can_be_put_back() const { return is_open_mpi; }
+
+  // Returns true if the host accepts MPI_IN_PLACE in MPI_Reduce on a rank that gets no result. It is an error
+  // of the program, but MPICH and its family do not report it. They take the data of that rank from its
+  // output.
+  [[nodiscard]] bool accepts_in_place_everywhere() const { return !is_open_mpi; }
+
   // Returns true if the host says that it takes memory of GPUs (MPIX_Query_cuda_support and the like).
   [[nodiscard]] bool takes_gpu_memory() const;
 
@@ -136,6 +145,8 @@ class Host {
 
  public:
   const HostMpi mpi = mpi_by_version_text();  // which MPI this is
+  // True if the host is Open MPI, under its own ABI or the standard one.
+  const bool is_open_mpi = abi::family == "openmpi" || mpi == HostMpi::open_mpi;
   // `collectives` takes the program's calls. The functions below it are for offbeat's own calls.
   const CollectiveFunctions collectives{"PMPI_", [this](const char* name) { return find(name); }};
   HostFunction<decltype(PMPI_Allgather)> Allgather{find("PMPI_Allgather")};

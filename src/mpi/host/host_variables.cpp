@@ -222,7 +222,8 @@ void HostVariables::find_open_mpi() {
     const std::string component = each.is_nonblocking ? "coll_libnbc_" : "coll_tuned_";
     const std::string name = component + call_of(each) + "_algorithm";
     const auto choice = variable(name);
-    const auto value = value_in_enumeration(name, each.name_in_host_mpi);
+    auto value = value_in_enumeration(name, each.name_in_host_mpi);
+    if (!value && !each.later_name.empty()) value = value_in_enumeration(name, each.later_name);
     const auto switched = each.is_nonblocking ? std::nullopt : switch_variable;
     if (choice && value) offer(each, *choice, *value, switched, 1);
   }

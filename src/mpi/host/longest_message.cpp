@@ -61,7 +61,7 @@ class ControlVariables {
 }  // namespace
 
 std::size_t longest_message_between_nodes(const Host& host) {
-  if (std::string_view(abi::family) != "openmpi") return longest_message;
+  if (!host.is_open_mpi) return longest_message;
   const ControlVariables variables(host);
   if (!variables.has_variable("pml_ob1_priority")) return longest_message;
   for (const char* faster : {"btl_uct_eager_limit", "btl_ofi_eager_limit", "btl_ugni_eager_limit",

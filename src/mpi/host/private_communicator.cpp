@@ -15,7 +15,7 @@ std::atomic<int> PrivateCommunicator::live_count{0};
 namespace {
 
 bool can_create_another(const Host& host, const OwnCommunicator& own) {
-  if (abi::handlers_can_be_put_back) return true;
+  if (host.handlers_can_be_put_back()) return true;
   if (own.handle == MPI_COMM_SELF) return false;  // there was no id left for `own` itself
   const std::lock_guard lock(own.of_collectives);
   MPI_Group group;

@@ -15,7 +15,7 @@ class ReturnErrors {
  public:
   ReturnErrors(const Host& host, MPI_Comm communicator) : host_(host), communicator_(communicator) {
     host_.Comm_get_errhandler(communicator_, &handler_);
-    is_set_ = abi::handlers_can_be_put_back || handler_ != MPI_ERRORS_ARE_FATAL;
+    is_set_ = host_.handlers_can_be_put_back() || handler_ != MPI_ERRORS_ARE_FATAL;
     if (is_set_) host_.Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
   }
   ReturnErrors(const ReturnErrors&) = delete;

@@ -82,7 +82,7 @@ class CombiningCall : public JudgedCall<collective, Arguments, Carrier> {
     if (!takes()) {
       if (host_checks_unused_output() && call_.output.data == MPI_IN_PLACE) return true;
       // If the host accepts this on all ranks, one rank must not leave the call to the host by itself.
-      const bool is_accepted = !collective_facts.has_root || abi::accepts_in_place_everywhere;
+      const bool is_accepted = !collective_facts.has_root || process_.host.accepts_in_place_everywhere();
       return call_.input.data == MPI_IN_PLACE && (!is_accepted || is_wrong_input(call_.output.data, count));
     }
     return is_wrong_output(call_.output.data, count_of_block());

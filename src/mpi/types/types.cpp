@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -127,7 +128,7 @@ void Types::Index<Slots>::insert(std::uintptr_t key, int value) {
 // if it fails.
 void Types::create_own_communicator() {
   const HostFunction<decltype(PMPI_Comm_create_from_group)> from_group(
-      abi::handlers_can_be_put_back ? nullptr : host_->find("PMPI_Comm_create_from_group"));
+      host_->handlers_can_be_put_back() ? nullptr : host_->find("PMPI_Comm_create_from_group"));
   MPI_Group self;
   host_->Comm_group(MPI_COMM_SELF, &self);
   const int code =
@@ -194,17 +195,56 @@ void Types::probe_alias_limits() {
       exscan(input, in_place, 1, MPI_INT, MPI_SUM, own_communicator_.handle) != MPI_SUCCESS;
 }
 
+namespace {
+
+// What a host since MPI 5.0 says of its Fortran types. MPICH without Fortran knows their handles, but ends
+// the job if it is asked for their sizes.
+class FortranTypes {
+ public:
+  explicit FortranTypes(const Host& host) : host_(host) {
+    const HostFunction<int(MPI_Info*)> get(host.find("PMPI_Abi_get_fortran_info"));
+    is_told_ = get && get(&info_) == MPI_SUCCESS;
+  }
+  FortranTypes(const FortranTypes&) = delete;
+  FortranTypes& operator=(const FortranTypes&) = delete;
+  ~FortranTypes() {
+    const HostFunction<int(MPI_Info*)> free(host_.find("PMPI_Info_free"));
+    if (info_ != MPI_INFO_NULL && free) free(&info_);
+  }
+
+  // Returns false only if the host says that it lacks the type of this key.
+  [[nodiscard]] bool may_have(const char* key) const {
+    if (!is_told_) return true;
+    if (info_ == MPI_INFO_NULL) return false;
+    const HostFunction<int(MPI_Info, const char*, int*, char*, int*)> get(host_.find("PMPI_Info_get_string"));
+    char value[16] = "";
+    int length = sizeof value;
+    int is_there = 0;
+    return !get || get(info_, key, &length, value, &is_there) != MPI_SUCCESS || is_there == 0 ||
+           std::string_view(value) != "false";
+  }
+
+ private:
+  const Host& host_;
+  MPI_Info info_ = MPI_INFO_NULL;
+  bool is_told_ = false;
+};
+
+}  // namespace
+
 Types::Types(const Host& host) : host_(&host) {
   // If Open MPI is older than our headers and does not know a handle, that must not end the job. Such errors
-  // belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before. (MPICH knows all of these handles.)
+  // belong to MPI_COMM_SELF since MPI 4.0, and to MPI_COMM_WORLD before.
   const ReturnErrors by_self(host, MPI_COMM_SELF);
   const ReturnErrors by_world(host, MPI_COMM_WORLD);
   create_own_communicator();
-  if (abi::handlers_can_be_put_back || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
+  if (host.handlers_can_be_put_back() || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
 
+  // `fortran` is the key in FortranTypes of a type that may be missing.
   const struct {
     TypeGroup group;
     MPI_Datatype handle;
+    const char* fortran = nullptr;
   } types[] = {
       {TypeGroup::c_integer, MPI_SIGNED_CHAR},
       {TypeGroup::c_integer, MPI_SHORT},
@@ -232,38 +272,38 @@ Types::Types(const Host& host) : host_(&host) {
       {TypeGroup::c_bool, MPI_CXX_BOOL},
       {TypeGroup::floating, MPI_FLOAT},
       {TypeGroup::floating, MPI_DOUBLE},
-      {TypeGroup::floating, MPI_REAL},
-      {TypeGroup::floating, MPI_DOUBLE_PRECISION},
-      {TypeGroup::floating, MPI_REAL4},
-      {TypeGroup::floating, MPI_REAL8},
-      {TypeGroup::floating, MPI_REAL16},
+      {TypeGroup::floating, MPI_REAL, "mpi_real_size"},
+      {TypeGroup::floating, MPI_DOUBLE_PRECISION, "mpi_double_precision_size"},
+      {TypeGroup::floating, MPI_REAL4, "mpi_real4_supported"},
+      {TypeGroup::floating, MPI_REAL8, "mpi_real8_supported"},
+      {TypeGroup::floating, MPI_REAL16, "mpi_real16_supported"},
       {TypeGroup::complex, MPI_C_FLOAT_COMPLEX},
       {TypeGroup::complex, MPI_C_DOUBLE_COMPLEX},
       {TypeGroup::complex, MPI_CXX_FLOAT_COMPLEX},
       {TypeGroup::complex, MPI_CXX_DOUBLE_COMPLEX},
-      {TypeGroup::complex, MPI_COMPLEX},
-      {TypeGroup::complex, MPI_DOUBLE_COMPLEX},
-      {TypeGroup::complex, MPI_COMPLEX8},
-      {TypeGroup::complex, MPI_COMPLEX16},
-      {TypeGroup::fortran_integer, MPI_INTEGER},
-      {TypeGroup::fortran_integer, MPI_INTEGER1},
-      {TypeGroup::fortran_integer, MPI_INTEGER2},
-      {TypeGroup::fortran_integer, MPI_INTEGER4},
-      {TypeGroup::fortran_integer, MPI_INTEGER8},
-      {TypeGroup::logical, MPI_LOGICAL},
+      {TypeGroup::complex, MPI_COMPLEX, "mpi_real_size"},
+      {TypeGroup::complex, MPI_DOUBLE_COMPLEX, "mpi_double_complex_supported"},
+      {TypeGroup::complex, MPI_COMPLEX8, "mpi_complex8_supported"},
+      {TypeGroup::complex, MPI_COMPLEX16, "mpi_complex16_supported"},
+      {TypeGroup::fortran_integer, MPI_INTEGER, "mpi_integer_size"},
+      {TypeGroup::fortran_integer, MPI_INTEGER1, "mpi_integer1_supported"},
+      {TypeGroup::fortran_integer, MPI_INTEGER2, "mpi_integer2_supported"},
+      {TypeGroup::fortran_integer, MPI_INTEGER4, "mpi_integer4_supported"},
+      {TypeGroup::fortran_integer, MPI_INTEGER8, "mpi_integer8_supported"},
+      {TypeGroup::logical, MPI_LOGICAL, "mpi_logical_size"},
       {TypeGroup::pair, MPI_FLOAT_INT},
       {TypeGroup::pair, MPI_DOUBLE_INT},
       {TypeGroup::pair, MPI_LONG_INT},
       {TypeGroup::pair, MPI_2INT},
       {TypeGroup::pair, MPI_SHORT_INT},
       {TypeGroup::pair, MPI_LONG_DOUBLE_INT},
-      {TypeGroup::pair, MPI_2REAL},
-      {TypeGroup::pair, MPI_2DOUBLE_PRECISION},
-      {TypeGroup::pair, MPI_2INTEGER},
+      {TypeGroup::pair, MPI_2REAL, "mpi_real_size"},
+      {TypeGroup::pair, MPI_2DOUBLE_PRECISION, "mpi_double_precision_size"},
+      {TypeGroup::pair, MPI_2INTEGER, "mpi_integer_size"},
       {TypeGroup::text, MPI_CHAR},
       {TypeGroup::text, MPI_WCHAR},
       {TypeGroup::text, MPI_PACKED},
-      {TypeGroup::text, MPI_CHARACTER},
+      {TypeGroup::text, MPI_CHARACTER, "mpi_integer_size"},
   };
   // A width of 16 can mean a long double or a binary128, so these types are told apart by name.
   const struct {
@@ -311,7 +351,10 @@ Types::Types(const Host& host) : host_(&host) {
     types_.insert(abi::bits(handle), static_cast<int>(row_count_++));
   };
   static_assert(std::size(types) + std::size(extended) <= most_types);
-  for (const auto& type : types) add(type.group, type.handle, std::nullopt);
+  const FortranTypes fortran(host);
+  for (const auto& type : types) {
+    if (type.fortran == nullptr || fortran.may_have(type.fortran)) add(type.group, type.handle, std::nullopt);
+  }
   for (const auto& type : extended) add(type.group, type.handle, type.type);
 }
 

@@ -101,10 +101,13 @@ void check_one(const char* type_name, MPI_Datatype type, Operation operation, in
 template <typename T, std::size_t N>
 void check_operations(const char* type_name, MPI_Datatype type, const Operation (&operations)[N],
                       T (*fold)(MPI_Op, T, T)) {
+  // An MPI without Fortran has no MPI_INTEGER. It says so in one of four ways.
   int size = 0;
-  if (type == MPI_DATATYPE_NULL) return;  // an MPI without Fortran has no MPI_INTEGER
-  MPI_Type_size(type, &size);
-  if (size == 0) return;
+  if (type == MPI_DATATYPE_NULL) return;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  const int code = MPI_Type_size(type, &size);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  if (code != MPI_SUCCESS || size == 0 || size == MPI_UNDEFINED) return;
   CHECK(size == int(sizeof(T)), "%s has %d bytes", type_name, size);
   for (Operation operation : operations)
     for (int count : counts)
