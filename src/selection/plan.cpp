@@ -335,32 +335,6 @@ bool Plans::need(Means means, Collectives some) const {
   return false;
 }
 
-namespace {
-
-void remove_alternatives(Plan& plan, Collective collective, Means means, std::string_view why) {
-  for (PlanRow& row : plan.rows) {
-    if (!row.needs_of_all().meet(means)) continue;
-    std::erase_if(row.alternatives, [&](const Alternative& each) { return each.needs.meet(means); });
-    if (row.alternatives.empty()) {
-      row.alternatives.push_back({.expression = interned_expression(collective, "native")});
-      row.elements = {max_length, max_length};
-      row.reason = why;
-    }
-    static_cast<Alternative&>(row) = row.alternatives.front();
-  }
-}
-
-}  // namespace
-
-Plans Plans::without(Means means, std::string_view why) const {
-  Plans rest = *this;
-  for (std::size_t k = 0; k < collectives.size(); ++k) {
-    remove_alternatives(rest.by_collective[k], collective_at(k), means, why);
-    if (rest.nonblocking[k]) remove_alternatives(*rest.nonblocking[k], collective_at(k), means, why);
-  }
-  return rest;
-}
-
 bool give_equal_bits(Collective collective, const Expression& first, const Expression& other) {
   if (&first == &other || !facts_of(collective).has_operation) return true;
   return !first.operand_order().empty() && other.operand_order() == first.operand_order();

@@ -44,7 +44,6 @@ class Means {
     return Means(static_cast<std::uint8_t>(one.bits_ | other.bits_));
   }
   [[nodiscard]] constexpr bool contain(Means other) const { return (other.bits_ & ~bits_) == 0; }
-  [[nodiscard]] constexpr bool meet(Means other) const { return (other.bits_ & bits_) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   friend constexpr bool operator==(Means, Means) = default;
 
@@ -133,9 +132,6 @@ struct Plans {
   }
   // Returns true if the plan of any of these collectives needs all of `means`.
   [[nodiscard]] bool need(Means means, Collectives some = served_collectives) const;
-  // Returns these plans without the alternatives that need any of `means`. If a row has no other one, it
-  // becomes `native`, for the reason `why`.
-  [[nodiscard]] Plans without(Means means, std::string_view why) const;
 };
 
 // A choice of one expression for every length.

@@ -8,18 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import (
-    CPUS,
-    INSIDE_OFFBEAT,
-    PROGRAMS,
-    Mpi,
-    Result,
-    compile_program,
-    library,
-    number,
-    on_mpis,
-    run,
-)
+from harness import CPUS, PROGRAMS, Mpi, Result, compile_program, library, number, on_mpis, run
 
 NODES = {"OFFBEAT_NODE_RANKS": "2"}
 HIERARCHY = "hierarchy(arrival_tree, ring)"
@@ -337,17 +326,6 @@ def test_as_many_communicators_as_without_offbeat(mpi: Mpi) -> None:
     result = run(mpi, 2, [program, str(wanted)], timeout=120).succeeded()
     assert number("alive", result) >= 0.95 * alive, str(result)
     assert result.report.served >= 0.9 * result.calls, str(result)
-
-
-@INSIDE_OFFBEAT
-def test_without_a_communicator_for_messages_what_needs_none_is_served(mpi: Mpi) -> None:
-    program = compile_program(mpi, PROGRAMS / "many_orders.c")
-    settings = {"OFFBEAT_BCAST": "binomial", "OFFBEAT_VERBOSE": "1"}
-    result = run(mpi, 6, [program, "132"], environment=settings, timeout=120).succeeded()
-    assert result.report.served == result.calls == 132, str(result)
-    bcasts = result.report_of("bcast")
-    assert (bcasts.served, bcasts.native) == (128, 4), str(result)
-    assert "ranks: 6: native (the MPI has no communicator" in result.stderr, str(result)
 
 
 # offbeat sees the standard ABI in a library's name, which is another here.

@@ -395,32 +395,6 @@ TEST(Plan, AnyRowMayHaveAnImmediateForm) {
   EXPECT_EQ(plan.row_for(1 << 21).origin.substr(0, 14), "built-in rules");
 }
 
-TEST(Plan, WithoutACommunicatorRowsThatNeedNoneStay) {
-  Selection selection(HostMpi::other, max_length, Adapt::any);
-  selection.set_initial_choice(parse_rules("a test",
-                                           "iallreduce * * * * linear\n"
-                                           "allreduce * * * ..64KiB arrival_tree\n"
-                                           "allreduce * * * ..1MiB ring | arrival_tree\n"
-                                           "allreduce * * * * ring\n")
-                                   .rules);
-  const Plans plans = selection.plans({.ranks = 4, .nodes = 1, .board = true});
-  const Plans rest = plans.without(Means::messages, "no communicator");
-  const Plan& blocking = rest.of(Collective::allreduce);
-  EXPECT_EQ(blocking.row_for(8).alternatives, plans.of(Collective::allreduce).row_for(8).alternatives);
-  EXPECT_EQ(blocking.row_for(100'000).expression->canonical_text(), "arrival_tree");
-  EXPECT_EQ(blocking.row_for(100'000).needs, Means::board);
-  EXPECT_FALSE(blocking.row_for(100'000).has_choice());
-  EXPECT_EQ(rest.of(Collective::allreduce, CallForm::nonblocking).rows.size(), 1U);
-  for (const PlanRow* row :
-       {&blocking.row_for(10'000'000), &rest.of(Collective::allreduce, CallForm::nonblocking).row_for(8)}) {
-    EXPECT_EQ(row->form, RowForm::native);
-    EXPECT_EQ(row->expression->canonical_text(), "native");
-    EXPECT_EQ(row->reason, "no communicator");
-  }
-  EXPECT_TRUE(plans.need(Means::messages, {Collective::allreduce}));
-  EXPECT_FALSE(rest.need(Means::messages));
-}
-
 TEST(Plan, AGridOfTheHostNeedsItsRanks) {
   Selection selection;
   selection.set_initial_choice(parse_rules("a test", "allreduce * * * * grid(4x2, native) | ring").rules);

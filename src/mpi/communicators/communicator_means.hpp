@@ -119,11 +119,6 @@ class CommunicatorMeans {
   // Creates everything that these plans need for these collectives and that does not exist yet. Collective.
   // Returns false, on all ranks, if the host or a process has no room for it.
   [[nodiscard]] bool create_missing(MpiSetUp& set_up, const TeamPlans& plans, Collectives some);
-  // Returns those that need a communicator of the host which does not exist yet.
-  [[nodiscard]] Means without_communicator() const {
-    const Means others = Means::host_pipeline | Means::host_grid;
-    return have_messages() ? others : others | Means::messages;
-  }
   // Creates the communicator for messages if there is none. Collective. Returns false, on all ranks, if the
   // host or a process has no room for it.
   [[nodiscard]] bool provide_messages(MpiSetUp& set_up);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A communicator gets its plans and means here, before offbeat serves it and after the plans have changed.
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -62,19 +61,12 @@ bool Communicator::has_means_for(Collectives collectives) const {
   return !serves() || plans_.agreed() == nullptr || means_.satisfy_plans(*plans_.agreed(), collectives);
 }
 
-// If no communicator can be made, rows that need none stay.
 void Communicator::create_missing(MpiSetUp& set_up, Collectives collectives) {
-  constexpr std::string_view why = "the MPI has no communicator, or the process no memory, left for offbeat";
-  if (!means_.create_missing(set_up, *plans_.agreed(), collectives)) {
-    std::shared_ptr<const TeamPlans> rest;
-    const bool is_ready = run_unless_out_of_memory([&] {
-      rest = std::make_shared<TeamPlans>(plans_.agreed()->without(means_.without_communicator(), why));
-    });
-    if (!set_up.all(is_ready)) return leave_to_host(why);
-    plans_.agree_on(std::move(rest));
-    if (!means_.create_missing(set_up, *plans_.agreed(), collectives)) return leave_to_host(why);
+  if (means_.create_missing(set_up, *plans_.agreed(), collectives)) {
+    put_plans_into_use();
+  } else {
+    leave_to_host("the MPI has no communicator, or the process no memory, left for offbeat");
   }
-  put_plans_into_use();
 }
 
 // The ranks have made the same calls here, so all of them refresh in one and the same call.

@@ -33,9 +33,6 @@ struct TeamPlans {
   Plans without_board;
 
   [[nodiscard]] std::uint64_t generation() const { return without_board.generation; }
-  [[nodiscard]] TeamPlans without(Means means, std::string_view why) const {
-    return {with_board.without(means, why), without_board.without(means, why)};
-  }
 };
 
 class Team {
