@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random calls of all collectives by hundreds of processes on virtual hosts of this machine.
+"""Make random calls of all collectives with hundreds of processes on virtual hosts of this machine.
 
     build/venv/bin/python benchmarks/many_processes.py --shape 16x16 --mpi mpich,impi --calls 80
 
@@ -19,14 +19,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "mpi"), str(ROOT / "tests" / "cluster")]
 
+import result_file
 from exchanges import hashes
 from harness import MPIS, PROGRAMS, compile_program, library, run
 from hosts import Cluster, parse_shape
-from launch import on_hosts, patient, run_job
+from launch import ON_HOSTS, on_hosts, patient, run_job
 
 HOSTS = {"openmpi": "openmpi", "mpich": "mpich", "impi": "intel"}  # as rules name them
 CHOICE = re.compile(
@@ -60,13 +62,15 @@ def main() -> int:
     parser.add_argument("--shape", default="16x16")
     parser.add_argument("--mpi", default="mpich,impi")
     parser.add_argument("--calls", default="80")
+    result_file.add_option(parser)
     arguments = parser.parse_args()
+    results = result_file.ResultFile(arguments.json)
     shape = tuple(parse_shape(arguments.shape))
     words = ["7", arguments.calls, "3000", "alike", "blocking"]  # seed, how many, the longest
     native = MPIS["openmpi"]
     command = [compile_program(native, PROGRAMS / "exchanges.cpp"), *words]
     expected = hashes(run(native, sum(shape), command, preload=False, timeout=900).succeeded().stdout)
-    failed = False
+    cells: list[dict[str, Any]] = []
     for name in arguments.mpi.split(","):
         began = time.monotonic()
         with Cluster(len(shape)) as cluster:
@@ -77,16 +81,19 @@ def main() -> int:
             result = run_job(mpi, [program, *words], preload=False, environment=environment, timeout=1800)
         right = result.returncode == 0 and hashes(result.stdout) == expected
         compared, wrong = differing_choices(result.stderr, name, shape)
-        failed = failed or not right or bool(wrong)
+        seconds = round(time.monotonic() - began)
+        cells.append({"mpi": name, "shape": arguments.shape, "calls": int(arguments.calls), "right": right,
+                      "choices": compared, "differing": wrong, "seconds": seconds})  # fmt: skip
         print(
             f"{name}, {arguments.shape}: results are {'right' if right else 'WRONG'}; "
-            f"{len(wrong)} of {compared} choices differ from those explained; "
-            f"{time.monotonic() - began:.0f} s",
+            f"{len(wrong)} of {compared} choices differ from those explained; {seconds} s",
             *wrong,
             sep="\n",
             flush=True,
         )
-    return int(failed)
+        results.write_part(cells)
+    results.write(cells, [result_file.mpi(cell["mpi"], ON_HOSTS[cell["mpi"]].prefix) for cell in cells])
+    return int(any(not cell["right"] or cell["differing"] for cell in cells))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class ResultFile:
     def write(
         self, cells: Iterable[Mapping[str, Any]], mpis: Sequence[Mapping[str, str]] = (), **facts: object
     ) -> None:
-        """Write the file, when all is measured."""
+        """Write the complete file, and remove FILE.part."""
         if self._path is not None:
             self._write(self._path, cells, mpis, facts)
             self._part(self._path).unlink(missing_ok=True)
@@ -81,7 +81,7 @@ class ResultFile:
     def write_part(
         self, cells: Iterable[Mapping[str, Any]], mpis: Sequence[Mapping[str, str]] = (), **facts: object
     ) -> None:
-        """Write what was measured so far beside the file, which may have the whole of an earlier run."""
+        """Write what was measured so far to FILE.part, because FILE may hold a complete earlier run."""
         if self._path is not None:
             self._write(self._part(self._path), cells, mpis, facts)
 

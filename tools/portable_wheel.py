@@ -5,7 +5,7 @@
     tools/portable_wheel.py [FOLDER]             the wheel with man pages, and the source archive, in dist/
     tools/portable_wheel.py --machine aarch64    the wheel for another processor, by cross-compiling
 
-A package for this machine makes the man pages, so it is always compiled.
+The wheel for this machine is always compiled, because its package makes the man pages.
 
 PyPI's `ziglang` brings a clang that links against an older glibc, with a C++ library of its own. So this
 needs no compiler. auditwheel checks the result. SOURCE_DATE_EPOCH (default: the time of the commit) is the

@@ -12,7 +12,7 @@ namespace {
 
 using Names = std::span<const char* const>;
 
-// The variables in which launchers say the rank.
+// The variables in which launchers give the rank, and below, the ranks of a node.
 constexpr std::array ranks_of_openmpi{
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",  // PRRTE, Fujitsu MPI
@@ -53,7 +53,7 @@ std::optional<int> rank_of_launcher(std::string_view family) {
 
 int launcher_rank(std::string_view family) { return rank_of_launcher(family).value_or(0); }
 
-// SLURM comes last here, too.
+// Its variables come last for the reason above.
 std::string launcher_job(std::string_view family) {
   // Returns the values of these variables, or "" if the first one is not set.
   const auto values = [](std::initializer_list<const char*> names) {

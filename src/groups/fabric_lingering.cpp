@@ -22,7 +22,7 @@ LingeringEndpoints& LingeringEndpoints::of_process() {
   return *made;
 }
 
-// A provider may need much memory for each endpoint, so the oldest of too many is waited for.
+// A provider may need much memory for each endpoint, so add() waits if there are too many.
 void LingeringEndpoints::add(std::unique_ptr<FabricEndpoint> endpoint) {
   constexpr std::size_t most = 16;
   const std::lock_guard guard(lock_);
@@ -35,7 +35,7 @@ void LingeringEndpoints::poll() {
   std::erase_if(all_, is_over);
 }
 
-// This thread has the lock, and never unlocks it, if a signal handler has called exit() in poll().
+// If a signal handler called exit() in poll(), this thread holds the lock and never unlocks it.
 void LingeringEndpoints::wait() {
   for (const std::int64_t until_ns = monotonic_ns() + lasts_ns; monotonic_ns() <= until_ns; usleep(1000)) {
     if (!lock_.try_lock()) continue;

@@ -49,11 +49,13 @@ class LingeringEndpoints {
   // Returns the endpoints of this process.
   static LingeringEndpoints& of_process();
 
-  // Takes an endpoint on which this rank begins nothing more. Throws std::bad_alloc.
+  // Takes an endpoint on which this rank begins nothing more. Waits while 16 others linger. Throws
+  // std::bad_alloc.
   void add(std::unique_ptr<FabricEndpoint> endpoint);
   // Polls all, and closes those whose time is over.
   void poll();
-  // Polls until the time of all is over. An exit handler may call this, in whatever state the locks are.
+  // Polls until none is left, for at most a second. An exit handler may call this while its thread holds the
+  // lock.
   void wait();
 
   // For the handlers of fork(). The child has no part in its parent's endpoints.

@@ -55,7 +55,7 @@ void LingeringSockets::close_delivered() {
   std::erase_if(sockets_, is_over);
 }
 
-// This thread has the lock, and never unlocks it, if a signal handler has called exit() in close_delivered().
+// If a signal handler called exit() in close_delivered(), this thread holds the lock and never unlocks it.
 bool LingeringSockets::wait(std::int64_t at_most_ns) {
   for (const std::int64_t until_ns = monotonic_ns() + at_most_ns;; usleep(1000)) {
     if (lock_.try_lock()) {

@@ -21,8 +21,8 @@ class LingeringSockets {
   void add(Descriptor socket);
   // Closes the sockets that are delivered or broken.
   void close_delivered();
-  // Calls close_delivered() until no socket is left, or until `at_most_ns` have passed. Returns true if none
-  // is left.
+  // Closes delivered sockets until none is left, or until `at_most_ns` have passed. An exit handler may call
+  // this while its thread holds the lock. Returns true if none is left.
   [[nodiscard]] bool wait(std::int64_t at_most_ns);
 
   // For the handlers of fork(). The child keeps none.

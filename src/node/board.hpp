@@ -380,7 +380,7 @@ class Board {
 
   int rank;
   int size;
-  int concurrent_ranks = size;  // how many can have a core each; equal on all of them
+  int concurrent_ranks = size;  // how many ranks can have a core each; equal on all ranks
   Patience patience;
   BoardInSimulation* simulation = nullptr;
   BoardWaiters* waiters = nullptr;

@@ -215,7 +215,9 @@ def test_explain_of_all_lengths(offbeat: Offbeat) -> None:
     assert [(row["expression"], row["form"], row["needs"]) for row in rows] == [
         ("arrival_tree", "immediate", "board"),
         ("arrival_tree", "task", "board"),
+        ("arrival_tree", "task", "board"),
     ]
+    assert [row["alternatives"] for row in rows] == [[], [], ["arrival_tree", "arrival_shares"]]
     done = offbeat("explain", "allreduce", "--ppn", "4")
     assert re.search(r"^ *\.\.2KiB +arrival_tree +immediate +board +one node", done.stdout, re.M), done.stdout
     assert explained(offbeat, "allreduce", "--ppn", "4", "--no-board")["rows"][0]["needs"] == "messages"

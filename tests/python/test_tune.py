@@ -480,7 +480,7 @@ def test_the_rules_choose_what_won(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     path.write_text("\n".join(lines) + "\n")
     rules = rule_files.without_errors(str(path))
     chosen = [candidates.in_force("allreduce", size, ONE_NODE, rules) for size in (8, 1024, 65536, 1 << 20)]
-    assert chosen == [["bine"], ["native"], ["pipeline(16KiB, ring)"], ["arrival_tree"]]
+    assert chosen == [["bine"], ["native"], ["pipeline(16KiB, ring)"], ["arrival_tree", "arrival_shares"]]
     assert candidates.in_force("allreduce", 8, Place("MPICH", 4, 1), rules) == ["arrival_tree"]
 
 

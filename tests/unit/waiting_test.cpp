@@ -57,7 +57,7 @@ TEST(Cores, OfPinnedRanksAreNotThoseOfTheOthers) {
   EXPECT_EQ(with_own_core({}), 0);
 }
 
-// Which rank has which cores does not matter: all ranks of a node must find the same number.
+// All ranks of a node must find the same number, so the order of the processes must not matter.
 TEST(Cores, AreCountedInAnyOrder) {
   std::vector<int> order{0, 1, 2, 3, 4};
   const std::vector<CoreSet> nested{cores({0, 1, 2, 3}), cores({0}), cores({0, 1}), cores({0, 1}),

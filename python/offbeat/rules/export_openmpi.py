@@ -33,7 +33,8 @@ _SIZE_IS_ALL_BLOCKS = {"allgather", "alltoall", "reduce_scatter_block"}
 _ONE_FOR_ALL_SIZES = {"barrier", "alltoallv", "scan", "exscan", "gather", "scatter"}
 # The fan-out is a column of the file. This is the default of the variables that set it otherwise
 # (coll_tuned_init_chain_fanout and coll_tuned_init_tree_fanout), with which these algorithms were measured.
-# For the last two it is the radix in Open MPI 6, where an allgather of radix 0 never ends.
+# For allgather and reduce it is the radix in Open MPI 6, where an allgather
+# of radix 0 never ends.
 _FANOUT = 4
 _HAS_FANOUT = {("bcast", "chain"), ("reduce", "chain"), ("allgather", "bruck"), ("reduce", "knomial")}
 _FIRST_WITH_JSON = 6

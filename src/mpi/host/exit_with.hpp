@@ -19,8 +19,8 @@ namespace offbeat {
 // Ends the whole job if Hydra runs it, the launcher of MPICH and Intel MPI. Hydra does not notice that a rank
 // ends before MPI_Init, and the others wait for it there. Any rank may send this command of PMI-1. Hydra then
 // ends this process, which waits for that: a rank that ends at the same moment can end Hydra by SIGPIPE. On
-// busy cores that of Intel MPI 2021.18 may do so anyway, also after MPI_Abort without offbeat (29 of 480 jobs
-// of two ranks that sent this command, 12 jobs at a time on two cores); that of 2021.19 did not.
+// busy cores that of Intel MPI 2021.18 may end by SIGPIPE anyway, also after MPI_Abort without offbeat (29 of
+// 480 jobs). That of 2021.19 did not.
 inline void abort_job_of_hydra() {
   const char* const descriptor = std::getenv("PMI_FD");
   const bool is_hydra = descriptor != nullptr && std::getenv("MPI_LOCALRANKID") != nullptr;

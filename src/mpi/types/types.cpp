@@ -197,13 +197,13 @@ void Types::probe_alias_limits() {
 
 namespace {
 
-// What a host since MPI 5.0 says of its Fortran types. MPICH without Fortran knows their handles, but ends
-// the job if it is asked for their sizes.
+// Holds what a host of MPI 5.0 or later says about its Fortran types. MPICH without Fortran has their
+// handles, but ends the job if asked for their sizes.
 class FortranTypes {
  public:
   explicit FortranTypes(const Host& host) : host_(host) {
     const HostFunction<int(MPI_Info*)> get(host.find("PMPI_Abi_get_fortran_info"));
-    is_told_ = get && get(&info_) == MPI_SUCCESS;
+    has_info_ = get && get(&info_) == MPI_SUCCESS;
   }
   FortranTypes(const FortranTypes&) = delete;
   FortranTypes& operator=(const FortranTypes&) = delete;
@@ -214,7 +214,7 @@ class FortranTypes {
 
   // Returns false only if the host says that it lacks the type of this key.
   [[nodiscard]] bool may_have(const char* key) const {
-    if (!is_told_) return true;
+    if (!has_info_) return true;
     if (info_ == MPI_INFO_NULL) return false;
     const HostFunction<int(MPI_Info, const char*, int*, char*, int*)> get(host_.find("PMPI_Info_get_string"));
     char value[16] = "";
@@ -227,7 +227,7 @@ class FortranTypes {
  private:
   const Host& host_;
   MPI_Info info_ = MPI_INFO_NULL;
-  bool is_told_ = false;
+  bool has_info_ = false;
 };
 
 }  // namespace
@@ -240,7 +240,7 @@ Types::Types(const Host& host) : host_(&host) {
   create_own_communicator();
   if (host.handlers_can_be_put_back() || own_communicator_.handle != MPI_COMM_SELF) probe_alias_limits();
 
-  // `fortran` is the key in FortranTypes of a type that may be missing.
+  // `fortran`: the key in FortranTypes of a type that may be missing.
   const struct {
     TypeGroup group;
     MPI_Datatype handle;

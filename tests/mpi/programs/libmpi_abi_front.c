@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stands in front of a libmpi_abi, as that of Open MPI 6 does: Open MPI's own symbols are behind it.
+// Poses as the libmpi_abi of Open MPI 6, in which Open MPI's own symbols are found.
 // Preloaded behind offbeat, it counts the allreduces that offbeat makes.
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     sum = 0;
     CHECK(large.function(&mine, &sum, 1, MPI_INT, MPI_SUM, copy) == MPI_SUCCESS);
     CHECK(sum == ranks * (ranks + 1) / 2);
-#if !defined(OMPI_MAJOR_VERSION) || OMPI_MAJOR_VERSION < 6  // which takes as many
+#if !defined(OMPI_MAJOR_VERSION) || OMPI_MAJOR_VERSION < 6  // Open MPI 6 accepts this count
     CHECK(large.function(&mine, &sum, (MPI_Count)1 << 31, MPI_INT, MPI_SUM, copy) != MPI_SUCCESS);
 #endif
 
