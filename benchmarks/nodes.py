@@ -320,7 +320,7 @@ def main() -> None:
     if options.libraries:
         use_libraries(options.libraries)
     measured = Measurement(options)
-    write = results.write
+    is_complete = True
     try:
         measured.passes(jobs_of(options, "", 0))
         for late in options.late:
@@ -328,7 +328,7 @@ def main() -> None:
                 measured.passes(jobs_of(options, late, skew))
     except KeyboardInterrupt:
         print("interrupted: results so far", file=sys.stderr)
-        write = results.write_part
+        is_complete = False
     tables(Console(width=200, highlight=False), options, measured)
     cells = [
         {**vars(job), "size_bytes": size, "first_pass_us": passes[0], "passes_us": found.counted(size)}
@@ -339,7 +339,11 @@ def main() -> None:
     mpis = [result_file.mpi(name, ON_HOSTS[name].prefix) for name in options.mpi]
     wrong = different_bits(measured)
     hosts = {"rate_mbit_per_s": options.rate, "delay_us": options.delay}
-    write(cells, mpis, hosts=hosts, wrong=wrong, failed=measured.failed)
+    about = {"hosts": hosts, "wrong": wrong, "failed": measured.failed}
+    if is_complete:
+        results.write(cells, mpis, **about)
+    else:
+        results.write_part(cells, mpis, **about)
 
 
 if __name__ == "__main__":
