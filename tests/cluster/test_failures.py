@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import slurm
@@ -61,7 +62,7 @@ def test_a_killed_rank_ends_the_job(three: Cluster, name: str, starter: str) -> 
 
 
 @pytest.mark.in_turn(2, "case")
-def test_a_killed_host_ends_the_job(case: str) -> None:
+def test_a_killed_host_ends_the_job(case: str, tmp_path: Path) -> None:
     """The second host dies while all ranks are in their calls."""
     name, starter = case.rsplit("-", 1)
     with Cluster(3) as cluster:
@@ -70,12 +71,13 @@ def test_a_killed_host_ends_the_job(case: str) -> None:
         mpi = on_hosts(name, cluster, SHAPE, starter)
         program = compile_program(mpi, PROGRAMS / "endless.c")
         # MPICH's launcher, which is Intel's, too, sees connections end, but never misses a silent host.
-        killer = Killer(cluster, "n1", str(program), silently=mpi.kind == "openmpi" or starter == "srun")
+        silently = mpi.kind == "openmpi" or starter == "srun"
+        killer = Killer(cluster, "n1", tmp_path / "calls", silently=silently)
         killer.start()
         try:
             # run_job would start it again, without anybody to kill.
             settings = {"OFFBEAT_VERBOSE": "1"}
-            result = run(mpi, 6, [program, "1000000000"], environment=settings, timeout=180)
+            result = run(mpi, 6, [program, "1000000000", killer.sign], environment=settings, timeout=180)
         finally:
             killer.join()
         assert killer.has_killed, f"it ended before its host did\n{result}"
@@ -87,15 +89,18 @@ def test_a_killed_host_ends_the_job(case: str) -> None:
 
 
 class Killer(threading.Thread):
-    """Kills a host when a program has run there for a second."""
+    """Kills a host a second after a program has made the file `sign`, so that its output has arrived, too."""
 
-    def __init__(self, cluster: Cluster, host: str, program: str, *, silently: bool) -> None:
+    def __init__(self, cluster: Cluster, host: str, sign: Path, *, silently: bool) -> None:
         super().__init__(daemon=True)
-        self.cluster, self.host, self.program, self.silently = cluster, host, program, silently
+        self.cluster, self.host, self.sign, self.silently = cluster, host, sign, silently
         self.has_killed = False
 
     def run(self) -> None:
-        if self.cluster.wait_for(self.host, self.program):
+        deadline = time.monotonic() + 120
+        while not self.sign.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if self.sign.exists():
             time.sleep(1)
             self.cluster.kill(self.host, silently=self.silently)
             self.has_killed = True

@@ -31,9 +31,9 @@ def test_a_message_is_delivered_though_only_allreduce_is_called(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_that_always_comes_last_receives_its_messages(mpi: Mpi, ranks: int) -> None:
-    """The rank computes between its collectives, and that time counts, so it needs few calls."""
+    """Longest seen: 0.1 s, and 0.34 s natively, with three and four ranks on two cores."""
     program = compile_program(mpi, PROGRAMS / "late_receiver.c")
-    result = run(mpi, ranks, [program, "1000000", "200"], environment=PIECE_BY_PIECE).succeeded()
+    result = run(mpi, ranks, [program, "1000000", "20"], environment=PIECE_BY_PIECE).succeeded()
     assert result.report.served == result.calls, str(result)
 
 

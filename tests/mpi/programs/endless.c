@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Calls until it is killed; the last rank stops calling after the given number, so that the others wait for it. */
+ *
+ * endless CALLS [FILE]: calls until it is killed. The last rank stops calling after CALLS calls, so that the
+ * others wait for it. Rank 0 makes FILE after the tenth call. */
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,8 +13,12 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const long calls = atol(argv[1]);
-  for (long i = 0; i < calls; ++i) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == ranks - 1) while (1) sleep(1);
+  for (long i = 0; i < calls; ++i) {
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (i == 9 && rank == 0 && argc > 2) fclose(fopen(argv[2], "w"));
+  }
+  if (rank == ranks - 1)
+    while (1) sleep(1);
   MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   MPI_Finalize();
   return 0;
