@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Allreduce of one double on two ranks, as often as the argument says. Rank 1 comes last to each call.
+// instructions COLLECTIVE COUNT CALLS: a collective of COUNT doubles on two ranks. Rank 1 is the root, and
+// comes last to each call.
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+static void call(const char* name, const double* mine, double* all, int count) {
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  if (!strcmp(name, "allreduce")) MPI_Allreduce(mine, all, count, MPI_DOUBLE, MPI_SUM, comm);
+  if (!strcmp(name, "reduce")) MPI_Reduce(mine, all, count, MPI_DOUBLE, MPI_SUM, 1, comm);
+  if (!strcmp(name, "bcast")) MPI_Bcast(all, count, MPI_DOUBLE, 1, comm);
+  if (!strcmp(name, "barrier")) MPI_Barrier(comm);
+  if (!strcmp(name, "gather")) MPI_Gather(mine, count, MPI_DOUBLE, all, count, MPI_DOUBLE, 1, comm);
+  if (!strcmp(name, "allgather")) MPI_Allgather(mine, count, MPI_DOUBLE, all, count, MPI_DOUBLE, comm);
+  if (!strcmp(name, "alltoall")) MPI_Alltoall(mine, count, MPI_DOUBLE, all, count, MPI_DOUBLE, comm);
+}
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const int calls = argc > 1 ? atoi(argv[1]) : 1;
-  for (int call = 0; call < calls; ++call) {
-    const double mine = rank + call;
-    double sum = 0;
-    if (rank == 1) usleep(100 * (call % 4));
-    MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    if (sum != 2 * call + 1) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (argc != 4) MPI_Abort(MPI_COMM_WORLD, 2);
+  const int count = atoi(argv[2]), calls = atoi(argv[3]);
+  double* mine = calloc(2 * count + 1, sizeof(double));
+  double* all = calloc(2 * count + 1, sizeof(double));
+  for (int i = 0; i < calls; ++i) {
+    mine[0] = rank + i;
+    if (rank == 1) usleep(100 * (i % 4));
+    call(argv[1], mine, all, count);
+    if (!strcmp(argv[1], "allreduce") && all[0] != 2 * i + 1) MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Finalize();
   return 0;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Count the instructions of an MPI_Allreduce of 8 bytes on two ranks, from the program's call to its return.
+"""Count the instructions of a short collective on two ranks, from the program's call to its return.
 
     benchmarks/instructions.py --mpicc build/mpi/mpich/bin/mpicc --library build/dev/liboffbeat-mpich.so
 
-valgrind's callgrind counts in rank 1, which comes last to each call. The figure is the least of all calls,
-so rank 1 waited for nobody. It leaves out the turn that offbeat gives to the host MPI if the last one was
-some time ago, which is always so under valgrind, and the system call that wakes a rank 0 that sleeps.
-`--functions` prints where the instructions are. Give several libraries to compare builds.
+valgrind's callgrind counts in rank 1, which is the root and comes last to each call. The figure is the
+least of all calls, so rank 1 waited for nobody. It leaves out what offbeat does if the last time was some
+time ago, which is always so under valgrind: a turn of the host MPI, and the times of a call. It also leaves
+out the system call that wakes a rank 0 that sleeps. `--functions` prints where the instructions are. Give
+several libraries to compare builds, none of them stripped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ import result_file
 SOURCE = Path(__file__).resolve().parent / "instructions.c"
 CALLS = 200
 RUN_LIMIT_S = 300
-TURN = "offbeat::Communicator::give_turn("
+COLLECTIVES = ("allreduce", "reduce", "bcast", "barrier", "gather", "allgather", "alltoall")
+# What a call does now and then: turns of the host, and times.
+SELDOM = (
+    "offbeat::Communicator::give_turn(", "offbeat::CallTimer::begin_timed(", "offbeat::CallTimer::end_timed("
+)  # fmt: skip
 DEFINITION = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
@@ -54,21 +59,22 @@ def instructions(profile: Path) -> Counter[str]:
             cost = int(line.split()[1])
             if not is_call:
                 own[function] += cost
-            elif callee.startswith(TURN) or (callee == "syscall" and "offbeat::" in function):
+            elif callee.startswith(SELDOM) or (callee == "syscall" and "offbeat::" in function):
                 own["(left out)"] -= cost
             is_call = False
     return own
 
 
-def least(mpiexec: str, program: Path, library: Path) -> Counter[str]:
+def least(mpiexec: str, program: Path, library: Path, collective: str, count: int) -> Counter[str]:
     """Run the program, and return the instructions of its cheapest call. Rank 0 runs without valgrind."""
+    function = f"MPI_{collective.capitalize()}"
     with tempfile.TemporaryDirectory() as folder:
         valgrind = [
-            "valgrind", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=MPI_Allreduce",
-            "--dump-after=MPI_Allreduce", f"--callgrind-out-file={folder}/profile",
+            "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
+            f"--dump-after={function}", f"--callgrind-out-file={folder}/profile",
         ]  # fmt: skip
         preload = ["env", f"LD_PRELOAD={library}"]
-        end = [str(program), str(CALLS)]
+        end = [str(program), collective, str(count), str(CALLS)]
         done = subprocess.run(
             [mpiexec, "-n", "1", *preload, *end, ":", "-n", "1", *preload, *valgrind, *end],
             env={key: value for key, value in os.environ.items() if not key.startswith("OFFBEAT_")},
@@ -90,6 +96,8 @@ def main() -> None:
     parser.add_argument(
         "--library", type=Path, required=True, nargs="+", help="liboffbeat-mpich.so, one or several"
     )
+    parser.add_argument("--collective", choices=COLLECTIVES, default="allreduce")
+    parser.add_argument("--count", type=int, default=1, help="doubles of a rank (default: %(default)s)")
     parser.add_argument("--functions", action="store_true", help="print the instructions of each function")
     result_file.add_option(parser)
     arguments = parser.parse_args()
@@ -103,10 +111,18 @@ def main() -> None:
         program = Path(folder) / "instructions"
         subprocess.run([mpicc, "-O2", str(SOURCE), "-o", str(program)], check=True)
         for library in arguments.library:
-            call = least(mpiexec, program, library.resolve(strict=True))
+            call = least(
+                mpiexec, program, library.resolve(strict=True), arguments.collective, arguments.count
+            )
             print(f"{call.total():6}  {library}")
             cells.append(
-                {"library": str(library), "instructions": call.total(), "functions": dict(call.most_common())}
+                {
+                    "collective": arguments.collective,
+                    "count": arguments.count,
+                    "library": str(library),
+                    "instructions": call.total(),
+                    "functions": dict(call.most_common()),
+                }
             )
             if arguments.functions:
                 for function, count in call.most_common():
