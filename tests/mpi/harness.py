@@ -73,8 +73,8 @@ class Mpi:
     @property
     def programs(self) -> Path:
         """Where its test programs are."""
-        place = f"{self.name}-{ELSEWHERE[self.name].name}" if self.name in ELSEWHERE else self.name
-        return BUILD / "tests" / place
+        prefix = str(ELSEWHERE.get(self.name, ""))
+        return BUILD / "tests" / f"{self.name}{prefix.replace('/', '-')}"
 
     def program(self, name: str) -> Path:
         """One of the programs that come with it."""
