@@ -105,7 +105,7 @@ class Measurement:
         with tempfile.NamedTemporaryFile("w", suffix=".sizes") as lengths:
             lengths.write("".join(f"{size}\n" for size in self.options.sizes))
             lengths.flush()
-            preload = ["env", f"LD_PRELOAD={libraries.preload_library(install.family)}", "OFFBEAT_REPORT=1"]
+            preload = ["env", f"LD_PRELOAD={libraries.preload_library(install.preload)}", "OFFBEAT_REPORT=1"]
             command = [
                 str(install.mpirun), *arguments, "-n", str(self.options.ranks), *(preload * job.preloaded),
                 str(folder / job.program), name, "-npmin", str(self.options.ranks),

@@ -77,7 +77,7 @@ def main() -> int:
             mpi = on_hosts(name, cluster, shape)
             program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
             environment = patient(mpi) | SLEEPING | {"OFFBEAT_VERBOSE": "1"}
-            environment["LD_PRELOAD"] += f":{library(mpi.family)}"
+            environment["LD_PRELOAD"] += f":{library(mpi.preload)}"
             result = run_job(mpi, [program, *words], preload=False, environment=environment, timeout=1800)
         right = result.returncode == 0 and hashes(result.stdout) == expected
         compared, wrong = differing_choices(result.stderr, name, shape)

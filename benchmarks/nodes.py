@@ -161,7 +161,7 @@ class Measurement:
                     arguments += [job.late, f"{job.skew * on_time:.0f}"]
                 libraries = [patience.get("LD_PRELOAD")]
                 if not host_algorithms.is_native(job.algorithm):
-                    libraries.append(str(library(mpi.family)))
+                    libraries.append(str(library(mpi.preload)))
                 preloads = {"LD_PRELOAD": ":".join(filter(None, libraries))} if any(libraries) else {}
                 if self.options.cost:
                     preloads["NODES_COST"] = "1"

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes the functions that a preload library puts before the host MPI's, from the prototypes in its header.
 
-    entry_points.py preload|tracer mpi.h entry_points.cpp [--no-large-counts] [--spawn]
+    entry_points.py preload|tracer mpi.h entry_points.cpp [--older|--newer] [--spawn] [--sessions]
+
+--older leaves out the functions that came with MPI 4 and 4.1 and that a program may look for: those with
+large counts, and MPI_Request_get_status_any and the like. --newer writes only these. The header need not have
+them, because their prototypes follow from others.
 
 Each calls a template of src/mpi/interpose/wrapped.hpp or src/mpi/tracer/wrapped.hpp, unless the MPI of the
 process is of another family. They are written by a program because C++ cannot give its functions the names
@@ -74,12 +78,21 @@ REQUESTS = (
     "Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome",
     "Request_free", "Request_get_status",
 )  # fmt: skip
-# Further ones for the preload; see src/mpi/interpose/request_calls.hpp. Those of MPI 4.1 need not be there.
+# Further ones for the preload; see src/mpi/interpose/request_calls.hpp.
 MORE_REQUESTS = {
     "Cancel": "cancel",
     "Request_get_status_all": "request_get_status_of_list",
     "Request_get_status_any": "request_get_status_of_list",
     "Request_get_status_some": "request_get_status_of_list",
+}
+REQUESTS_OF_MPI_4_1 = {
+    "Request_get_status_all": "int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]",
+    "Request_get_status_any": (
+        "int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status"
+    ),
+    "Request_get_status_some": (
+        "int count, const MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]"
+    ),
 }
 # MPICH's extensions, which are called MPIX_X. They are there only if the host's header has them.
 EXTENSIONS = {"Request_is_complete": "RequestCalls::request_is_complete"}
@@ -110,6 +123,7 @@ HEAD = """\
 // Written by cmake/entry_points.py.
 #include "mpi/{folder}/wrapped.hpp"
 
+{prototypes}
 namespace offbeat {{
 
 {signatures}
@@ -180,6 +194,28 @@ def spellings(collective: str) -> dict[str, str]:
     return forms | {f"{name}_c": form for name, form in forms.items()}
 
 
+# The type of a parameter of MPI_X_c, where MPI_X has int.
+WIDE = {"count": "MPI_Count", "counts": "MPI_Count", "displacements": "MPI_Aint"}
+
+
+def with_large_counts(collective: str, parameters: str) -> str:
+    """The parameters of MPI_X_c, from those of MPI_X or another form of it."""
+    types = [WIDE.get(field.rpartition(".")[2], "int") for field in PARAMETERS[collective].split()]
+    declared = parameters.split(",")
+    wide = [re.sub(r"\bint\b", type, text) for text, type in zip(declared, types, strict=False)]
+    return ",".join(wide + declared[len(wide) :])
+
+
+def newer_functions(declared: dict[str, str]) -> dict[str, str]:
+    """The parameters of the functions for --newer, from those of older ones."""
+    newer = dict(REQUESTS_OF_MPI_4_1)
+    for collective in collectives():
+        for name in spellings(collective):
+            if name in declared and not name.endswith("_c") and "count" in PARAMETERS[collective]:
+                newer[f"{name}_c"] = with_large_counts(collective, declared[name])
+    return newer
+
+
 def entry_point(function: str, wrapper: str, parameters: str, *first: str, kind: str | None = None) -> str:
     """Returns the code of a function that programs see; see src/mpi/host/entry.hpp."""
     names = arguments(parameters)
@@ -225,6 +261,7 @@ def traced(declared: dict[str, str]) -> list[str]:
         )
         for name, (wrapper, kind) in VARIADIC.items()
         for function in (f"MPI_{name}", f"PMPI_{name}")
+        if name in declared
     ]
 
 
@@ -268,8 +305,17 @@ def main() -> None:
     ]
     if missing:
         sys.exit(f"{header}: no prototype of PMPI_{missing[0]}")
-    if "--no-large-counts" in options:
-        declared = {name: text for name, text in declared.items() if not name.endswith("_c")}
+    prototypes = ""
+    newer = newer_functions(declared)
+    if "--older" in options:
+        declared = {name: text for name, text in declared.items() if name not in newer}
+    if "--newer" in options:
+        declared, extensions = newer, {}
+        prototypes = "".join(
+            f'extern "C" int {prefix}MPI_{name}({text});\n'
+            for name, text in declared.items()
+            for prefix in ("", "P")
+        )
     if library == "tracer":
         folder, namespace, described, functions = "tracer", "trace::wrapped", collectives(), traced(declared)
     else:
@@ -279,6 +325,7 @@ def main() -> None:
         )
     text = HEAD.format(
         folder=folder,
+        prototypes=prototypes,
         namespace=namespace,
         signatures="\n".join(map(signature, described)),
         functions="\n".join(functions),

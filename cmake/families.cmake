@@ -174,9 +174,24 @@ function(offbeat_family family headers)
   set_target_properties(offbeat-bench-${family} PROPERTIES LINK_DEPENDS ${bench_map})
 endfunction()
 
+# <library>-openmpi6 is <library>-openmpi with the functions that Open MPI has from 6.0 on, such as MPI_Allreduce_c.
+# Programs look whether their MPI has them, so under an older one nothing may export them.
+function(offbeat_open_mpi_6 library entry_points_of links map)
+  offbeat_entry_points(${entry_points_of} openmpi6 "${openmpi_headers}" --newer)
+  set(name ${library}-openmpi6)
+  add_library(${name} SHARED $<TARGET_OBJECTS:${library}-openmpi> "${entry_points}")
+  target_include_directories(${name} PRIVATE include)
+  target_link_libraries(${name} PRIVATE ${links})
+  offbeat_preload(${name} openmpi "${openmpi_headers}" ${CMAKE_SOURCE_DIR}/${map})
+endfunction()
+
+set(preloads ${families})
 foreach(family ${families})
   if(family STREQUAL openmpi)
-    offbeat_family(openmpi "${openmpi_headers}" --no-large-counts --spawn)
+    list(APPEND preloads openmpi6)
+    offbeat_family(openmpi "${openmpi_headers}" --older --spawn)
+    offbeat_open_mpi_6(offbeat preload offbeat_groups src/capi/offbeat.map)
+    offbeat_open_mpi_6(offbeat-trace tracer offbeat_trace src/mpi/tracer/trace.map)
   else()
     # In Open MPI, MPI_Init and MPI_Finalize wait for all ranks, including those that use a session.
     offbeat_family(${family} "${mpich_headers}" --sessions)

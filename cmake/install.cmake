@@ -11,9 +11,11 @@ include(GNUInstallDirs)
 
 set(python COMPONENT python EXCLUDE_FROM_ALL)
 set(for_people src/selection/rules.txt src/selection/host_algorithms.txt)  # the core has them built in
+foreach(preload ${preloads})
+  install(TARGETS offbeat-${preload} offbeat-trace-${preload} LIBRARY DESTINATION offbeat/lib ${python})
+endforeach()
 foreach(family ${families})
-  install(TARGETS offbeat-${family} offbeat-trace-${family} offbeat-bench-${family}
-    LIBRARY DESTINATION offbeat/lib ${python})
+  install(TARGETS offbeat-bench-${family} LIBRARY DESTINATION offbeat/lib ${python})
 endforeach()
 if(families)
   install(TARGETS offbeat-launch RUNTIME DESTINATION offbeat/lib ${python})
@@ -30,12 +32,12 @@ endif()
 if(NOT families)
   return()
 endif()
-foreach(family ${families})
-  set_target_properties(offbeat-${family} PROPERTIES EXPORT_NAME ${family})
-  target_include_directories(offbeat-${family} INTERFACE
+foreach(preload ${preloads})
+  set_target_properties(offbeat-${preload} PROPERTIES EXPORT_NAME ${preload})
+  target_include_directories(offbeat-${preload} INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  install(TARGETS offbeat-${family} EXPORT offbeat LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS offbeat-trace-${family} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS offbeat-${preload} EXPORT offbeat LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS offbeat-trace-${preload} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 target_include_directories(offbeat INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -61,9 +63,9 @@ install(FILES "${written}/offbeat-config.cmake" "${written}/offbeat-config-versi
 
 # pkg-config, modules, and a command for the shell. `to_prefix` leads from a folder to the prefix.
 set(preload_variables "")
-foreach(family ${families})
-  string(APPEND preload_variables "preload_${family}=\${libdir}/liboffbeat-${family}.so\n")
-  string(APPEND preload_variables "trace_${family}=\${libdir}/liboffbeat-trace-${family}.so\n")
+foreach(preload ${preloads})
+  string(APPEND preload_variables "preload_${preload}=\${libdir}/liboffbeat-${preload}.so\n")
+  string(APPEND preload_variables "trace_${preload}=\${libdir}/liboffbeat-trace-${preload}.so\n")
 endforeach()
 function(offbeat_installed template target folder)
   set(to_prefix)

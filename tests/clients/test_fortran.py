@@ -73,7 +73,7 @@ def test_every_call_is_intercepted(name: str, binding: str, ranks: int, expressi
 @pytest.mark.parametrize(("name", "binding"), CASES)
 def test_every_call_is_traced(name: str, binding: str, tmp_path: Path) -> None:
     mpi = MPIS[name]
-    tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
+    tracer = library(mpi.preload).with_name(f"liboffbeat-trace-{mpi.preload}.so")
     folder = tmp_path / "run.trace"
     environment = {"OFFBEAT_TRACE": str(folder)}
     result = run(mpi, 2, [compiled(mpi, binding)], preload=tracer, environment=environment)

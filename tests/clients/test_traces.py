@@ -19,7 +19,7 @@ def traced(
 ) -> dict[int, dict[str, int]]:
     """Run under the tracer with the counter before it; what the counter says of each rank."""
     mpi = MPIS[mpi_name]
-    tracer = library(mpi.family).with_name(f"liboffbeat-trace-{mpi.family}.so")
+    tracer = library(mpi.preload).with_name(f"liboffbeat-trace-{mpi.preload}.so")
     counter = compile_program(mpi, HERE / "count_calls.c", "-shared", "-fPIC", libraries=())
     folder = cwd / "counts"
     folder.mkdir()

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.libraries:
             use_libraries(arguments.libraries)
         variables = patient(mpi) if arguments.patient else {}
-        preloads = [variables.pop("LD_PRELOAD", ""), "" if arguments.native else str(library(mpi.family))]
+        preloads = [variables.pop("LD_PRELOAD", ""), "" if arguments.native else str(library(mpi.preload))]
         variables |= {"LD_PRELOAD": ":".join(filter(None, preloads))} if any(preloads) else {}
         settings = [f"{name}={value}" for name, value in variables.items()]
         cluster.shape(arguments.rate, arguments.delay)

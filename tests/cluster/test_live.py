@@ -35,7 +35,7 @@ def test_a_late_rank_on_another_host(two: Cluster, name: str, path_with_ssh: str
     mpi = on_hosts(name, two, [2, 2])
     program = compile_program(mpi, PROGRAMS / "live.c")
     environment = clean_environment(mpi) | mpi.environment
-    words = [f"LD_PRELOAD={library(mpi.family)}", "OFFBEAT_STALL_S=1"]
+    words = [f"LD_PRELOAD={library(mpi.preload)}", "OFFBEAT_STALL_S=1"]
     job = subprocess.Popen(
         [*mpi.launch(4), "env", *words, str(program), "hang", "60"],
         env=environment,

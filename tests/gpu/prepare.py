@@ -107,7 +107,7 @@ def main() -> None:
         mpi = MPIS[name]
         copy_mpi(mpi, folder / name)
         compile_for(mpi, folder / name)
-        shutil.copy(library(mpi.family), folder / name / "liboffbeat.so")
+        shutil.copy(library(mpi.preload), folder / name / "liboffbeat.so")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) >> 20
     print(f"{folder}: {size} MiB")
 

@@ -46,7 +46,7 @@ class Mpi:
     """One MPI installation."""
 
     name: str
-    family: str  # which liboffbeat-<family>.so
+    family: str  # openmpi, mpich or mpiabi
     kind: str  # "openmpi", "mpich" or "impi": how its mpirun is spoken to
     mpirun: str
     cc: str
@@ -60,6 +60,21 @@ class Mpi:
     def slow_when_oversubscribed(self) -> bool:
         """Its ranks spin without yielding: milliseconds per call when they share cores."""
         return self.kind == "mpich"
+
+    @property
+    def preload(self) -> str:
+        """Which liboffbeat-<preload>.so serves it: Open MPI 6 has its own, for more functions."""
+        return "openmpi6" if self.family == "openmpi" and self.is_open_mpi_6 else self.family
+
+    @property
+    def is_open_mpi_6(self) -> bool:
+        """Whether it is Open MPI 6.0, under its own ABI or the standard one."""
+        return self.prefix is not None and (self.prefix / "lib" / "libopen_mpi.so").exists()
+
+    @property
+    def has_large_counts(self) -> bool:
+        """Whether it has MPI_Allreduce_c and the like."""
+        return self.preload != "openmpi"
 
     @property
     def is_like_another(self) -> bool:
@@ -80,6 +95,13 @@ class Mpi:
         """One of the programs that come with it."""
         assert self.prefix
         return self.prefix / "bin" / name
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What its jobs have in their environment."""
+        # Open MPI 6.0 loses messages of several threads in its fast boxes (programs/lost_messages.c).
+        more = {"OMPI_MCA_btl_sm_fbox_max": "0"} if self.is_open_mpi_6 else {}
+        return self.environment | more
 
     def launch(self, ranks: int) -> list[str]:
         """The mpirun command line up to the program."""
@@ -173,9 +195,9 @@ def use_libraries(folder: Path) -> None:
     _libraries = folder.resolve()
 
 
-def library(family: str) -> Path:
-    """The preload library of one ABI family."""
-    name = f"liboffbeat-{family}.so"
+def library(preload: str) -> Path:
+    """One of the preload libraries."""
+    name = f"liboffbeat-{preload}.so"
     if _libraries is not None:
         found = [_libraries / name]
     else:
@@ -202,7 +224,7 @@ def clean_environment(mpi: Mpi) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     if mpi.prefix:
         environment["PATH"] = f"{mpi.prefix / 'bin'}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    return environment | mpi.environment
+    return environment | mpi.variables
 
 
 def compile_program(
@@ -335,7 +357,7 @@ def run(
     """Run an MPI job, under the preload unless `preload` is False."""
     variables = dict(environment or {})
     if preload:
-        chosen = preload if isinstance(preload, Path) else library(mpi.family)
+        chosen = preload if isinstance(preload, Path) else library(mpi.preload)
         for each in str(chosen).split(":"):  # some tests preload several
             assert Path(each).is_file(), f"no {each}, and a job would run without it"
         variables["LD_PRELOAD"] = str(chosen)

@@ -297,7 +297,7 @@ def main() -> int:
         if options.native:
             preload = False
         elif options.libraries:
-            preload = options.libraries.resolve() / library(mpi.family).name
+            preload = options.libraries.resolve() / library(mpi.preload).name
         outcome = soak(job, preload)
         print(outcome, flush=True)
         if outcome.verdict != "ok":

@@ -106,7 +106,7 @@ def test_ranks_agree_after_failures(mpi: Mpi, tmp_path: Path) -> None:
         mpi, PROGRAMS / "libmpi_faulty.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
     program = compile_program(mpi, PROGRAMS / "adapting_failures.cpp", libraries=("-ldl",))
-    preload = Path(f"{library(mpi.family)}:{faulty}")
+    preload = Path(f"{library(mpi.preload)}:{faulty}")
     command = [program, "return", "throw", "free"]
     environment = {"OFFBEAT_RULES": str(rules)}
     result = run(mpi, 3, command, preload=preload, environment=environment, timeout=120).succeeded()
@@ -177,7 +177,7 @@ def test_a_trace_says_what_each_call_ran(mpi: Mpi, tmp_path: Path) -> None:
     )
     program = compile_program(mpi, PROGRAMS / "adapting.c")
     environment = {
-        "LD_PRELOAD": f"{tracer(mpi)}:{library(mpi.family)}",
+        "LD_PRELOAD": f"{tracer(mpi)}:{library(mpi.preload)}",
         "OFFBEAT_TRACE": str(tmp_path / "run.trace"),
         "OFFBEAT_RULES": str(file),
     }

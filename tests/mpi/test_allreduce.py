@@ -132,9 +132,16 @@ def test_communicators(mpi: Mpi, ranks: int, expression: str | None) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("expression", [None, "ring"])
-@on_mpis(lambda mpi: mpi.kind != "openmpi")  # Open MPI 4 and 5.0 have no MPI_Allreduce_c
+@on_mpis(lambda mpi: mpi.has_large_counts)
 def test_large_count_interface(mpi: Mpi, ranks: int, expression: str | None) -> None:
     check(mpi, ranks, expression, "large_count.c")
+
+
+@on_mpis(lambda mpi: mpi.is_open_mpi_6)
+def test_threads_of_open_mpi_6_without_its_fast_boxes(mpi: Mpi) -> None:
+    """With them it loses messages, without offbeat too."""
+    program = compile_program(mpi, PROGRAMS / "lost_messages.c")
+    run(mpi, 2, [program], preload=False, timeout=90).succeeded()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

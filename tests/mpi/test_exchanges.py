@@ -110,6 +110,20 @@ def test_random_calls_give_what_a_host_gives(mpi: Mpi, ranks: int, how: str) -> 
         expect_all_served(result)
 
 
+@on_mpis(lambda mpi: mpi.has_large_counts)
+@pytest.mark.in_turn(1, "how", "mpi")
+@pytest.mark.parametrize("how", ["by default", "by messages"])
+def test_functions_with_large_counts(mpi: Mpi, how: str) -> None:
+    source = PROGRAMS / "exchanges.cpp"
+    program = compile_program(mpi, source, "-DLARGE_COUNTS", name="exchanges_large")
+    command = [program, *CALLS, "alike", forms(mpi, how)]
+    result = run(mpi, 3, command, environment=OURS.get(mpi.name, {}) | HOW[how], timeout=120).succeeded()
+    found = hashes(result.stdout)
+    assert len(found) == 3, str(result)
+    assert found == natively(3), str(result)
+    expect_all_served(result)
+
+
 @INSIDE_OFFBEAT
 @pytest.mark.in_turn(2, "how", "mpi")
 @pytest.mark.parametrize("how", ["by default", "measuring alternatives", "in many rounds", "by a thread"])

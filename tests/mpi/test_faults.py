@@ -193,7 +193,7 @@ def run_failing(
         mpi, PROGRAMS / "libmpi_faulty.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
     program = compile_program(mpi, PROGRAMS / "failing.c", libraries=("-ldl",))
-    preload = Path(f"{library(mpi.family)}:{faulty}")
+    preload = Path(f"{library(mpi.preload)}:{faulty}")
     command = [program, what, str(rank), str(count), *arguments]
     return run(mpi, ranks, command, preload=preload, timeout=timeout, **more)
 

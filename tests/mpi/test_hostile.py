@@ -246,7 +246,7 @@ def test_a_tool_sees_the_calls_of_the_program(mpi: Mpi, place: str) -> None:
         program = compile_program(mpi, PROGRAMS / "tooled.c", libraries=with_tool, name="tooled-linked")
     else:
         program = compile_program(mpi, PROGRAMS / "tooled.c")
-    ours = library(mpi.family)
+    ours = library(mpi.preload)
     others = {"linked": f"{ours}", "preloaded behind offbeat": f"{ours}:{tool}"}
     preload = others.get(place, f"{tool}:{ours}")
     result = run(mpi, 2, [program, *TOOL_PLACES[place]], preload=Path(preload), timeout=120).succeeded()
@@ -290,7 +290,7 @@ def test_the_host_serves_communicators_of_several_jobs(mpi: Mpi, parents: bool, 
         mpi = dataclasses.replace(mpi, environment=mpi.environment | transports)
     start = ["env", "-u", "LD_PRELOAD"]
     if children:
-        start = ["env", f"LD_PRELOAD={library(mpi.family)}", "OFFBEAT_REPORT=1"]
+        start = ["env", f"LD_PRELOAD={library(mpi.preload)}", "OFFBEAT_REPORT=1"]
     result = run(mpi, 2, [program, "2", *start], preload=parents, timeout=120).succeeded()
     counted = re.findall(r"^counted (\w+ \d): all=3 halves=10 jobs=10 merged=6$", result.stdout, re.M)
     assert sorted(counted) == ["child 0", "child 1", "parent 0", "parent 1"], str(result)
@@ -335,7 +335,7 @@ def test_a_further_communicator_costs_three_small_calls_of_the_host(mpi: Mpi) ->
         mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
     program = compile_program(mpi, PROGRAMS / "host_calls.c", libraries=("-ldl",))
-    preload = Path(f"{library(mpi.family)}:{counting}")
+    preload = Path(f"{library(mpi.preload)}:{counting}")
     result = run(mpi, 2, [program], preload=preload, timeout=120).succeeded()
     assert result.report.served >= 0.9 * result.calls, str(result)
     counted = r"(\d+) allreduces, (\d+) other collectives, (\d+) communicators"

@@ -43,7 +43,7 @@ WHERE = r"^offbeat: allreduce number \d+ on .*; rank 1 is in (.*)$"
 def job(mpi: Mpi, kind: str, seconds: float, **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A job of live.c that is under way."""
     program = compile_program(mpi, PROGRAMS / "live.c")
-    variables = {"LD_PRELOAD": str(library(mpi.family)), **settings}
+    variables = {"LD_PRELOAD": str(library(mpi.preload)), **settings}
     words = [f"{name}={value}" for name, value in variables.items()]
     process = subprocess.Popen(
         [*mpi.launch(2), "env", *words, str(program), kind, str(seconds)],

@@ -54,7 +54,7 @@ def test_large_counts_that_only_the_preload_has(mpi: Mpi) -> None:
 
 def test_behind_another_family_the_right_library_serves(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
-    both = f"{preloads(mpi)[0]}:{library(mpi.family)}"
+    both = f"{preloads(mpi)[0]}:{library(mpi.preload)}"
     result = run(mpi, 2, [program], preload=Path(both), timeout=60).succeeded()
     assert result.report.served > 0, str(result)
     lines = [line for line in result.stderr.splitlines() if "all calls go to that MPI" in line]
@@ -67,7 +67,7 @@ def test_a_standard_abi_in_front_of_open_mpi_is_a_standard_abi(mpi: Mpi) -> None
     flags = ("-shared", "-fPIC", "-Wl,--no-as-needed")
     front = compile_program(mpi, PROGRAMS / "libmpi_abi_front.c", *flags, libraries=("-ldl",))
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
-    preload = Path(f"{library(mpi.family)}:{front}")
+    preload = Path(f"{library(mpi.preload)}:{front}")
     result = run(mpi, 2, [program], preload=preload, allreduce="native", timeout=60).succeeded()
     assert result.report.native > 0, str(result)
     assert "allreduces of the host: " in result.stdout, str(result)

@@ -148,6 +148,6 @@ def test_whoever_blocks_and_the_thread_take_turns(mpi: Mpi, tmp_path: Path) -> N
 # Nothing advances while Open MPI spawns, with and without offbeat. The others cannot spawn here.
 @on_mpis(lambda mpi: mpi.name in ("mpich", "mpich-abi"))
 def test_who_spawns_lets_collectives_advance(mpi: Mpi) -> None:
-    variables = {"LD_PRELOAD": str(library(mpi.family)), "OFFBEAT_REPORT": "1"}
+    variables = {"LD_PRELOAD": str(library(mpi.preload)), "OFFBEAT_REPORT": "1"}
     result = run_spawning(mpi, 2, "blocking_calls.c", "3000000", "spawn", variables=variables)
     assert "allreduce: 2 calls intercepted, 2 served" in result.stderr, str(result)

@@ -37,7 +37,7 @@ def test_collectives_in_lists_end_without_the_host(mpi: Mpi) -> None:
         mpi, PROGRAMS / "libmpi_counting.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
     program = compile_program(mpi, PROGRAMS / "few_or_many.c", libraries=("-ldl",))
-    preload = Path(f"{library(mpi.family)}:{counting}")
+    preload = Path(f"{library(mpi.preload)}:{counting}")
     result = run(mpi, 2, [program], preload=preload, timeout=120).succeeded()
     assert result.report.served == result.calls > 3000, str(result)
     # On a busy machine MPICH asks some requests twice before a function of ours sees that they are over.
@@ -67,7 +67,7 @@ def test_functions_that_a_program_looks_up_complete_requests(mpi: Mpi, ranks: in
 def test_the_library_may_have_any_name(mpi: Mpi, tmp_path: Path) -> None:
     """It looks the host's functions up by dlsym, which it also defines."""
     renamed = tmp_path / "renamed.so"
-    shutil.copy(library(mpi.family), renamed)
+    shutil.copy(library(mpi.preload), renamed)
     result = run(mpi, 2, [compile_program(mpi, PROGRAMS / "sum_once.c")], preload=renamed, timeout=60)
     assert result.succeeded().report.served == result.calls > 0, str(result)
 
@@ -97,7 +97,7 @@ def test_without_memory_requests_are_errors(mpi: Mpi, rank: int) -> None:
         mpi, PROGRAMS / "libmpi_faulty.c", "-shared", "-fPIC", "-Wl,--no-as-needed", libraries=("-ldl",)
     )
     program = compile_program(mpi, PROGRAMS / "out_of_requests.c", libraries=("-ldl",))
-    preload = Path(f"{library(mpi.family)}:{faulty}")
+    preload = Path(f"{library(mpi.preload)}:{faulty}")
     result = run(mpi, 2, [program, str(rank)], preload=preload, timeout=120).succeeded()
     assert number("refused", result) >= 5, str(result)
 

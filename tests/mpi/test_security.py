@@ -65,7 +65,7 @@ def test_a_stranger_gets_nothing_into_the_ranks(mpi: Mpi, public_folder: Path) -
 def test_a_setuid_program_is_without_offbeat(mpi: Mpi, public_folder: Path) -> None:
     if not IS_ROOT or os.statvfs(public_folder).f_flag & os.ST_NOSUID:
         pytest.skip("needs root, and a folder for temporary files where setuid programs work")
-    preload = str(shutil.copy(library(mpi.family), public_folder))
+    preload = str(shutil.copy(library(mpi.preload), public_folder))
     program = Path(shutil.copy(shutil.which("cat") or "/bin/cat", public_folder))
     for mode, is_there in [(0o755, True), (0o4755, False)]:
         program.chmod(mode)

@@ -75,7 +75,7 @@ def test_settings_for_people_decide_nothing(mpi: Mpi) -> None:
 
 def test_ranks_with_different_builds_are_served_by_the_host(mpi: Mpi, tmp_path: Path) -> None:
     """Rank 1 has a copy of the library with another version, like a node that was not updated."""
-    original = library(mpi.family)
+    original = library(mpi.preload)
     build = original.read_bytes()
     marks = re.findall(rb"offbeat version [\d.]+", build)
     assert len(marks) == 1, marks

@@ -81,7 +81,7 @@ def test_a_launcher_that_ends_no_rank_shows_one_line(mpi: Mpi) -> None:
         'for one in $wait; do wait $one; [ $? = 2 ] || exit 9; done; exit 2'
     )  # fmt: skip
     environment = clean_environment(mpi) | {"OFFBEAT_RULES": "/missing"}
-    result = execute(["sh", "-c", script, str(library(mpi.family)), str(program)], environment, 60)
+    result = execute(["sh", "-c", script, str(library(mpi.preload)), str(program)], environment, 60)
     stops(result, "OFFBEAT_RULES: ", "/missing")
     assert result.returncode == 2, str(result)
 
@@ -93,7 +93,7 @@ def test_hydra_is_told_when_the_line_is_read(mpi: Mpi) -> None:
     told, commands = os.pipe()
     hydra = {"PMI_FD": f"{commands}", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_RANK": "0"}
     environment = clean_environment(mpi) | hydra | {"OFFBEAT_RULES": "/missing"}
-    environment["LD_PRELOAD"] = str(library(mpi.family))
+    environment["LD_PRELOAD"] = str(library(mpi.preload))
     with subprocess.Popen(
         [str(program)], env=environment, stderr=subprocess.PIPE, pass_fds=[commands]
     ) as rank:
@@ -113,7 +113,7 @@ def test_without_a_launcher_the_line_waits_for_a_paused_reader(mpi: Mpi) -> None
     """The process itself does not."""
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
     environment = clean_environment(mpi) | {"OFFBEAT_RULES": "/missing"}
-    environment["LD_PRELOAD"] = str(library(mpi.family))
+    environment["LD_PRELOAD"] = str(library(mpi.preload))
     with subprocess.Popen([str(program)], env=environment, stderr=subprocess.PIPE) as alone:
         assert alone.wait(timeout=5) == 2
         assert alone.stderr is not None

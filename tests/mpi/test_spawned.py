@@ -9,7 +9,7 @@ from spawning import can_spawn, run_spawning
 
 @can_spawn
 def test_spawned_jobs_are_served(mpi: Mpi) -> None:
-    variables = {"LD_PRELOAD": str(library(mpi.family)), "OFFBEAT_REPORT": "1"}
+    variables = {"LD_PRELOAD": str(library(mpi.preload)), "OFFBEAT_REPORT": "1"}
     done = run_spawning(mpi, 2, "spawned.c", "3", variables=variables)
     assert len(done.reports) == 2, f"one of the parents, one of the children\n{done}"
     for report in done.reports:
@@ -21,7 +21,7 @@ def test_spawned_jobs_are_served(mpi: Mpi) -> None:
 @can_spawn
 def test_spawned_processes_have_the_settings(mpi: Mpi) -> None:
     longer_than_an_info = f"pipeline(4, {' ' * 300}ring)"
-    settings = {"LD_PRELOAD": str(library(mpi.family)), "OFFBEAT_ALLREDUCE": longer_than_an_info}
+    settings = {"LD_PRELOAD": str(library(mpi.preload)), "OFFBEAT_ALLREDUCE": longer_than_an_info}
     variables = settings | {"OFFBEAT_STALL_S": "70"}
     said = run_spawning(mpi, 2, "spawned_environment.c", variables=variables).stdout.splitlines()
     for child in range(2):

@@ -33,9 +33,13 @@ from tracing import EVERY_COLLECTIVE, assert_sound, traced, tracer
 BLOCKING, NONBLOCKING, STARTS = 3, 2, 4  # of programs/every_collective.c
 
 
-def every_collective(mpi: Mpi, ranks: int) -> tuple[list[str | Path], dict[str, int]]:
+def every_collective(
+    mpi: Mpi, ranks: int, *, large_counts: bool = False
+) -> tuple[list[str | Path], dict[str, int]]:
     """The program that makes each collective, and how often it does so in each form."""
-    program = compile_program(mpi, EVERY_COLLECTIVE)
+    flags = ["-DLARGE_COUNTS"] if large_counts else []
+    name = f"every_collective{'_large' if large_counts else ''}"
+    program = compile_program(mpi, EVERY_COLLECTIVE, *flags, name=name)
     forms = {"blocking": BLOCKING, "nonblocking": NONBLOCKING}
     if mpi.name == "debian-openmpi":  # 4.1 has none
         return [program], forms
@@ -48,7 +52,17 @@ def every_collective(mpi: Mpi, ranks: int) -> tuple[list[str | Path], dict[str, 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_collective_in_every_form(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
-    command, forms = every_collective(mpi, ranks)
+    check_every_collective(mpi, ranks, tmp_path, *every_collective(mpi, ranks))
+
+
+@on_mpis(lambda mpi: mpi.has_large_counts)
+def test_every_collective_with_large_counts(mpi: Mpi, tmp_path: Path) -> None:
+    check_every_collective(mpi, 2, tmp_path, *every_collective(mpi, 2, large_counts=True))
+
+
+def check_every_collective(
+    mpi: Mpi, ranks: int, tmp_path: Path, command: list[str | Path], forms: dict[str, int]
+) -> None:
     traced(mpi, ranks, command, tmp_path / "run.trace").succeeded()
     traces = trace_file.read_all(tmp_path / "run.trace")
     assert_sound(traces, ranks)

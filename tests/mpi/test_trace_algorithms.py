@@ -30,7 +30,7 @@ def traced(
     mpi: Mpi, ranks: int, command: list[str | Path], folder: Path, **settings: str
 ) -> tuple[Result, list[trace_file.TraceFile]]:
     environment = {
-        "LD_PRELOAD": f"{tracer(mpi)}:{library(mpi.family)}",
+        "LD_PRELOAD": f"{tracer(mpi)}:{library(mpi.preload)}",
         "OFFBEAT_TRACE": str(folder),
         "OFFBEAT_REPORT": "1",
         **settings,

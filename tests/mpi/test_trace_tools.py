@@ -60,7 +60,7 @@ def test_a_tool_and_the_tracer_see_each_call_once(
         return next(line for line in done.stdout.splitlines() if line.startswith("tool:"))
 
     assert seen([*before, *behind]) == SEEN
-    ours = [tracer(mpi), *([library(mpi.family)] if offbeat else [])]
+    ours = [tracer(mpi), *([library(mpi.preload)] if offbeat else [])]
     folder, algorithm = tmp_path / "run.trace", "recursive_doubling" if offbeat else "native"
     settings = {"OFFBEAT_TRACE": str(folder), "OFFBEAT_ALLREDUCE": algorithm}
     assert seen([*before, *ours, *behind], **settings) == SEEN

@@ -42,7 +42,7 @@ def test_module_files_are_no_matter(mpi: Mpi) -> None:
 @pytest.mark.parametrize("with_offbeat", [False, True])
 def test_once_under_the_tracer_too(mpi: Mpi, tmp_path: Path, with_offbeat: bool) -> None:
     program = compile_program(mpi, PROGRAMS / "sum_once.c")
-    offbeat = library(mpi.family)
+    offbeat = library(mpi.preload)
     tracer = offbeat.with_name(offbeat.name.replace("liboffbeat-", "liboffbeat-trace-"))
     preload = Path(f"{tracer}:{offbeat}") if with_offbeat else tracer
     settings = {"OFFBEAT_ALREDUCE": "ring", "OFFBEAT_TRACE": str(tmp_path / "trace")}

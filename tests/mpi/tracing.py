@@ -13,7 +13,7 @@ EVERY_COLLECTIVE = PROGRAMS / "every_collective.c"
 
 
 def tracer(mpi: Mpi) -> Path:
-    plain = library(mpi.family)
+    plain = library(mpi.preload)
     return plain.with_name(plain.name.replace("liboffbeat-", "liboffbeat-trace-"))
 
 
@@ -27,7 +27,7 @@ def traced(
     **settings: str,
 ) -> Result:
     """Run a program under the tracer, and under offbeat where `algorithms` names one."""
-    preload = [tracer(mpi), *([library(mpi.family)] if algorithms else [])]
+    preload = [tracer(mpi), *([library(mpi.preload)] if algorithms else [])]
     environment = {"LD_PRELOAD": ":".join(map(str, preload)), "OFFBEAT_TRACE": str(folder), **settings}
     return run(mpi, ranks, command, preload=False, allreduce=algorithms, environment=environment)
 

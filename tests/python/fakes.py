@@ -19,6 +19,7 @@ from offbeat.units import parse_skew
 
 VERSION_TEXTS = {
     "openmpi": "Open MPI v5.0.9, package: Open MPI builder@host Distribution, ident: 5.0.9",
+    "openmpi6": "Open MPI v6.0.0a1, package: Open MPI builder@host Distribution, ident: 6.0.0a1",
     "mpich": "MPICH Version:      4.3.1\\nMPICH Release date: ...",
     "intel": "Intel(R) MPI Library 2021.18.1 for Linux* OS",
     "mvapich": "MVAPICH Version      :       4.0",
@@ -26,6 +27,7 @@ VERSION_TEXTS = {
 }
 SONAMES = {
     "openmpi": "libmpi.so.40",
+    "openmpi6": "libmpi.so.40",
     "mpich": "libmpi.so.12",
     "intel": "libmpi.so.12",
     "mvapich": "libmpi.so.12",

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import MakeMpi
+from fakes import MakeMpi, compile_c
 from offbeat import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 MPICH = ROOT / "build" / "mpi" / "mpich" / "bin"
 # ./test builds the first, and CONTRIBUTING.md the second.
 BUILDS = [ROOT / "build" / name for name in ("wheel", "dev")]
-FAMILIES = ("openmpi", "mpich", "mpiabi")
+FAMILIES = ("openmpi", "openmpi6", "mpich", "mpiabi")
 
 # It runs with and without offbeat.
 ASKS = """
@@ -177,6 +177,16 @@ def test_offbeat_env_finds_the_family_of_a_program(
     program = fake_mpi(vendor).program(tmp_path / "program")
     family = "openmpi" if vendor == "openmpi" else "mpich"
     library = library_folder(prefix).resolve() / f"liboffbeat-{family}.so"
+    assert said(run(prefix / "bin" / "offbeat-env", program)) == f"export LD_PRELOAD='{library}'"
+
+
+def test_offbeat_env_finds_open_mpi_6_by_its_second_library(
+    prefix: Path, fake_mpi: MakeMpi, tmp_path: Path
+) -> None:
+    second = compile_c("", tmp_path / "libopen_mpi.so.80", "-shared", "-Wl,-soname,libopen_mpi.so.80")
+    options = ("-Wl,--no-as-needed", str(second), f"-Wl,-rpath,{tmp_path}")
+    program = fake_mpi("openmpi6").program(tmp_path / "program", *options)
+    library = library_folder(prefix).resolve() / "liboffbeat-openmpi6.so"
     assert said(run(prefix / "bin" / "offbeat-env", program)) == f"export LD_PRELOAD='{library}'"
 
 

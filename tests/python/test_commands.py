@@ -240,6 +240,13 @@ def test_ranks_may_be_spelled_as_for_mpirun(offbeat: Offbeat, fake_mpi: MakeMpi,
     assert said[-3:] == ["./solver", "-np", "7"]
 
 
+def test_open_mpi_6_gets_its_own_libraries(offbeat: Offbeat, fake_mpi: MakeMpi, tmp_path: Path) -> None:
+    fake_mpi("openmpi6").program(tmp_path / "solver")
+    done = offbeat("env", "--trace", "t", "--json", "--", "./solver")
+    both = f"{libraries.trace_library('openmpi6')}:{libraries.preload_library('openmpi6')}"
+    assert json.loads(done.stdout)["LD_PRELOAD"] == both
+
+
 def test_env_in_every_shell() -> None:
     variables = {"A": "pipeline(4, ring)", "B": "it's!"}
     assert render(variables, Shell.sh).splitlines()[0] == "export A='pipeline(4, ring)'"

@@ -12,6 +12,7 @@ from offbeat.mpi.install import inspect, is_libmpi, prepend, same_library
     ("vendor", "name", "version", "family"),
     [
         ("openmpi", "Open MPI", "5.0.9", "openmpi"),
+        ("openmpi6", "Open MPI", "6.0.0a1", "openmpi"),
         ("mpich", "MPICH", "4.3.1", "mpich"),
         ("intel", "Intel MPI", "2021.18.1", "mpich"),
         ("mvapich", "MVAPICH", "4.0", "mpich"),
@@ -30,6 +31,16 @@ def test_the_standard_abi_is_a_family_of_its_own(fake_mpi: MakeMpi) -> None:
     install = inspect(fake_mpi("mpich", soname="libmpi_abi.so.1").libmpi)
     assert install is not None
     assert (install.vendor, install.family, install.name) == ("MPICH", "mpiabi", "mpiabi")
+
+
+def test_open_mpi_6_has_a_library_of_its_own(fake_mpi: MakeMpi) -> None:
+    for vendor, preload in (("openmpi", "openmpi"), ("openmpi6", "openmpi6"), ("intel", "mpich")):
+        install = inspect(fake_mpi(vendor).libmpi)
+        assert install is not None
+        assert install.preload == preload
+    standard = inspect(fake_mpi("openmpi6", soname="libmpi_abi.so.1").libmpi)
+    assert standard is not None
+    assert standard.preload == "mpiabi"
 
 
 def test_what_is_no_mpi_library_is_none(tmp_path: Path) -> None:

@@ -40,13 +40,31 @@ def test_no_file_has_the_name_of_an_mpis() -> None:
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
 def test_the_libraries_need_no_newer_c_library_than_they_use() -> None:
     """No offbeat library draws random numbers; libstdc++ would need glibc 2.36 for that."""
-    for family, path in libraries.installed().items():
-        for file in (path, libraries.trace_library(family), libraries.bench_files(family)[1]):
+    for name, path in libraries.installed().items():
+        for file in (path, libraries.trace_library(name), libraries.bench_files(name.rstrip("6"))[1]):
             undefined = subprocess.run(
                 ["nm", "-D", "--undefined-only", file], capture_output=True, text=True, check=True
             ).stdout
             assert "MPI" not in undefined or file.name.startswith("offbeat-bench")
             assert not re.search(r"\b(arc4random|getentropy)", undefined), file.name
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_functions_of_open_mpi_6_are_in_its_library_only() -> None:
+    """Under an older Open MPI a program that looks for them must find none."""
+
+    def exported(file: Path) -> set[str]:
+        command = ["nm", "-D", "--defined-only", "--without-symbol-versions", str(file)]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return {line.split()[-1] for line in lines}
+
+    for library, collectives in ((libraries.preload_library, 15), (libraries.trace_library, 21)):
+        older, newer = exported(library("openmpi")), exported(library("openmpi6"))
+        assert older < newer
+        added = {name for name in newer - older if "MPI_Request_get_status_" not in name}
+        assert all(name.endswith("_c") for name in added)
+        assert len(added) == collectives * 3 * 2  # each blocking, non-blocking and persistent; MPI_ and PMPI_
+        assert not [name for name in older if name.endswith("_c")]
 
 
 def test_the_header_is_there() -> None:

@@ -21,7 +21,7 @@ FRAME = re.compile(
 @pytest.mark.skipif(
     shutil.which("objdump") is None or platform.machine() != "x86_64", reason="reads instructions of x86-64"
 )
-@pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi", "none"])
+@pytest.mark.parametrize("family", [*libraries.PRELOADS, "none"])
 def test_no_function_has_a_large_frame(family: str) -> None:
     library = libraries.library_without_mpi() if family == "none" else libraries.preload_library(family)
     code = subprocess.run(

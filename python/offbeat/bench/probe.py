@@ -49,7 +49,7 @@ def probe(
             install=install,
             ranks=ranks,
             program=[str(starter), str(install.libmpi), str(bench), "--probe", "--output", str(output)],
-            libraries=[libraries.preload_library(install.family)],
+            libraries=[libraries.preload_library(install.preload)],
             mpirun_arguments=arguments,
             variables=choice.variables,
             launcher=launcher,

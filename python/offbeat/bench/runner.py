@@ -44,7 +44,7 @@ _DESCRIBED_VARIABLES = (
 def describe_run(plan: Plan, choice: Choice) -> dict[str, Any]:
     """The fields of the file that describe the machine, the MPI, offbeat and the environment."""
     install = choice.install
-    library = libraries.preload_library(install.family)
+    library = libraries.preload_library(install.preload)
     variables = {**os.environ, **choice.variables}
     return {
         "offbeat": {
@@ -172,7 +172,7 @@ def job_command(
         install=install,
         ranks=plan.ranks,
         program=[str(starter), str(install.libmpi), str(bench), *ranks],
-        libraries=[libraries.preload_library(install.family)],
+        libraries=[libraries.preload_library(install.preload)],
         mpirun_arguments=plan.mpirun_arguments,
         variables={**choice.variables, **job.variables},
         launcher=plan.launcher,

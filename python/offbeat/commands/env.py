@@ -83,7 +83,7 @@ def env(
     variables |= choice.install.environment({**base, **variables})
     if not native:
         settings = with_stored_rules(settings, choice.install, base)
-    preloaded = libraries(choice.install.family, traced=trace is not None, algorithms=not native)
+    preloaded = libraries(choice.install, traced=trace is not None, algorithms=not native)
     variables |= launch.rank_variables(preloaded, settings, base)
     print(render(variables, Shell.json if as_json else shell))
 

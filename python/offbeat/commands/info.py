@@ -83,18 +83,18 @@ def collect() -> dict[str, Any]:
                 "family": install.family,
                 "libmpi": str(install.libmpi),
                 "mpirun": str(install.mpirun) if install.mpirun is not None else None,
-                "served_by": served[install.family].name if install.family in served else None,
+                "served_by": served[install.preload].name if install.preload in served else None,
                 "host_algorithms": host_algorithms.checked_names(install.vendor, install.version),
             }
             for install in discover(os.environ)
         ],
         "libraries": [
             {
-                "family": family,
-                "serves": libraries.FAMILY_MEANING[family],
-                "path": str(served[family]) if family in served else None,
+                "name": name,
+                "serves": meaning,
+                "path": str(served[name]) if name in served else None,
             }
-            for family in libraries.FAMILIES
+            for name, meaning in libraries.PRELOADS.items()
         ],
         "algorithms": list(_core.algorithms()),
         "settings": list(_core.settings()),

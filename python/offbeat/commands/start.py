@@ -59,14 +59,13 @@ def build_command(
 
         launchers.refuse(verb, program, path, base)
     choice = choose(mpi, path, program[1:], base)
-    family = choice.install.family
     if algorithms:
         settings = with_stored_rules(settings, choice.install, base)
     request = launch.Request(
         install=choice.install,
         ranks=ranks,
         program=[program[0] if os.sep in program[0] else str(path), *program[1:]],
-        libraries=libraries(family, traced=settings.trace is not None, algorithms=algorithms),
+        libraries=libraries(choice.install, traced=settings.trace is not None, algorithms=algorithms),
         settings=settings,
         mpirun_arguments=where.arguments(choice.install),
         variables=choice.variables,
@@ -95,7 +94,7 @@ def with_stored_rules(
     return settings._replace(rules=found.path)
 
 
-def libraries(family: str, *, traced: bool, algorithms: bool = True) -> list[Path]:
+def libraries(install: MpiInstall, *, traced: bool, algorithms: bool = True) -> list[Path]:
     """The libraries to preload. The tracer comes first, because it hands its calls to the other one."""
-    tracer = [trace_library(family)] if traced else []
-    return [*tracer, *([preload_library(family)] if algorithms else [])]
+    tracer = [trace_library(install.preload)] if traced else []
+    return [*tracer, *([preload_library(install.preload)] if algorithms else [])]

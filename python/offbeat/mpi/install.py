@@ -50,7 +50,7 @@ class MpiInstall(NamedTuple):
 
     vendor: str
     version: str
-    family: str  # the ABI family, which says which liboffbeat fits: openmpi, mpich or mpiabi
+    family: str  # the ABI family: openmpi, mpich or mpiabi
     libmpi: Path
     mpirun: Path | None
     prefix: Path
@@ -63,6 +63,13 @@ class MpiInstall(NamedTuple):
     def name(self) -> str:
         """The name that ``--mpi`` takes, without a version."""
         return "mpiabi" if self.family == "mpiabi" else SLUGS[self.vendor]
+
+    @property
+    def preload(self) -> str:
+        """Which liboffbeat serves this MPI, of those in ``libraries.PRELOADS``."""
+        major = re.match(r"\d+", self.version)
+        is_new = self.family == "openmpi" and major is not None and int(major[0]) >= 6
+        return "openmpi6" if is_new else self.family
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that this MPI needs to run."""

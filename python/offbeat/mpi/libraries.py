@@ -9,9 +9,11 @@ from pathlib import Path
 import offbeat
 from offbeat.errors import CommandError
 
-FAMILIES = ("openmpi", "mpich", "mpiabi")
-FAMILY_MEANING = {
-    "openmpi": "Open MPI",
+# The preload libraries, liboffbeat-<name>.so, and what each serves. Each name but openmpi6 is an ABI family:
+# Open MPI 6 belongs to the family openmpi, but has more functions.
+PRELOADS = {
+    "openmpi": "Open MPI 4 and 5",
+    "openmpi6": "Open MPI 6",
     "mpich": "the MPICH family (MPICH, Intel MPI, MVAPICH, Cray MPICH)",
     "mpiabi": "the MPI standard ABI (libmpi_abi)",
 }
@@ -35,14 +37,14 @@ def _find_file(name: str) -> Path | None:
 
 
 def installed() -> dict[str, Path]:
-    """The preload libraries of this installation, by ABI family."""
-    found = {family: _find_file(f"liboffbeat-{family}.so") for family in FAMILIES}
-    return {family: path for family, path in found.items() if path is not None}
+    """The preload libraries of this installation, by name."""
+    found = {name: _find_file(f"liboffbeat-{name}.so") for name in PRELOADS}
+    return {name: path for name, path in found.items() if path is not None}
 
 
-def preload_library(family: str) -> Path:
-    """The library to preload under programs of the ABI family."""
-    return _library(f"liboffbeat-{family}.so", FAMILY_MEANING[family])
+def preload_library(name: str) -> Path:
+    """One of the libraries to preload under programs."""
+    return _library(f"liboffbeat-{name}.so", PRELOADS[name])
 
 
 def library_without_mpi() -> Path:
@@ -50,9 +52,9 @@ def library_without_mpi() -> Path:
     return _library("liboffbeat.so", "programs without MPI")
 
 
-def trace_library(family: str) -> Path:
-    """The tracer to preload under programs of the ABI family."""
-    return _library(f"liboffbeat-trace-{family}.so", FAMILY_MEANING[family])
+def trace_library(name: str) -> Path:
+    """The tracer that belongs to a preload library."""
+    return _library(f"liboffbeat-trace-{name}.so", PRELOADS[name])
 
 
 def _library(name: str, meaning: str) -> Path:
@@ -64,7 +66,7 @@ def _library(name: str, meaning: str) -> Path:
 
 def bench_files(family: str) -> tuple[Path, Path]:
     """The starter executable and the benchmark of an ABI family."""
-    return starter(), _library(f"offbeat-bench-{family}.so", f"offbeat bench under {FAMILY_MEANING[family]}")
+    return starter(), _library(f"offbeat-bench-{family}.so", f"offbeat bench under {PRELOADS[family]}")
 
 
 def starter() -> Path:

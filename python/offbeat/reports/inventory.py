@@ -29,10 +29,10 @@ def mpi_table(installs: Rows) -> Table:
 
 
 def library_table(rows: Rows) -> Table:
-    """One row for each ABI family."""
-    table = _table("offbeat's libraries", "family", "serves", "library")
+    """One row for each preload library."""
+    table = _table("offbeat's libraries", "name", "serves", "library")
     for row in rows:
-        table.add_row(row["family"], row["serves"], row["path"] or Text("not installed", style="red"))
+        table.add_row(row["name"], row["serves"], row["path"] or Text("not installed", style="red"))
     return table
 
 

@@ -56,14 +56,6 @@ inline constexpr std::string_view family = "mpiabi";
   }())
 #endif
 
-// 1 if there are functions with large counts (MPI_Allreduce_c). Open MPI 4 and 5 have none. If offbeat
-// exported one there, mpi4py, which imports it weakly, would use it. Open MPI 6 runs its own.
-#if defined(OFFBEAT_FAMILY_OPENMPI)
-#define OFFBEAT_LARGE_COUNT 0
-#else
-#define OFFBEAT_LARGE_COUNT 1
-#endif
-
 namespace offbeat::abi {
 
 // Returns a handle as a number, for hashing.

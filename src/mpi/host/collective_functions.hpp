@@ -32,7 +32,7 @@ class CollectiveFunctions {
       for (std::size_t form = 0; form < forms.size(); ++form) {
         const std::string name = prefix + forms[form];
         addresses_[k][form][0] = look_up(name.c_str());
-        if (OFFBEAT_LARGE_COUNT) addresses_[k][form][1] = look_up((name + "_c").c_str());
+        addresses_[k][form][1] = look_up((name + "_c").c_str());
       }
     }
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Every collective of MPI in all its forms, a known number of times, with each way to complete a request. The test of
  * the tracer compares with these numbers: 3 blocking calls, 2 non-blocking ones and, where the MPI has it, one persistent request
- * started 4 times, unless the program has an argument. */
+ * started 4 times, unless the program has an argument. Compiled with LARGE_COUNTS, it calls MPI_Bcast_c and so on. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +9,29 @@
 enum { BLOCKING_CALLS = 3, NONBLOCKING_CALLS = 2, STARTS = 4, ELEMENTS = 3, MOST_RANKS = 8 };
 enum form { BLOCKING, NONBLOCKING, PERSISTENT };
 
+#if defined(LARGE_COUNTS)
+typedef MPI_Count count_type;
+typedef MPI_Aint place_type;
+#define FUNCTION(Name) MPI_##Name##_c
+#define MPI_Barrier_c MPI_Barrier
+#define MPI_Ibarrier_c MPI_Ibarrier
+#define MPI_Barrier_init_c MPI_Barrier_init
+#else
+typedef int count_type, place_type;
+#define FUNCTION(Name) MPI_##Name
+#endif
+
 static MPI_Comm ring; /* a periodic line: two neighbours, the same on 2 ranks */
 static int rank, ranks;
 static int in[ELEMENTS * MOST_RANKS], out[ELEMENTS * MOST_RANKS];
-static int counts[MOST_RANKS], places[MOST_RANKS];
+static count_type counts[MOST_RANKS];
+static place_type places[MOST_RANKS];
 static MPI_Aint byte_places[MOST_RANKS];
 static MPI_Datatype types[MOST_RANKS];
 
 #if MPI_VERSION >= 4 || defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5 /* which says 3.1 */
 enum { HAS_PERSISTENT = 1 };
-#define PREPARE(Name, ...) MPI_##Name##_init(__VA_ARGS__)
+#define PREPARE(Name, ...) FUNCTION(Name##_init)(__VA_ARGS__)
 #else
 enum { HAS_PERSISTENT = 0 };
 #define PREPARE(Name, ...)
@@ -26,8 +39,8 @@ enum { HAS_PERSISTENT = 0 };
 
 #define CALL(form, request, Name, name, ...)                                      \
   switch (form) {                                                                 \
-    case BLOCKING: MPI_##Name(__VA_ARGS__); break;                                \
-    case NONBLOCKING: MPI_I##name(__VA_ARGS__, request); break;                   \
+    case BLOCKING: FUNCTION(Name)(__VA_ARGS__); break;                            \
+    case NONBLOCKING: FUNCTION(I##name)(__VA_ARGS__, request); break;             \
     case PERSISTENT: PREPARE(Name, __VA_ARGS__, MPI_INFO_NULL, request); break;   \
   }                                                                               \
   break

@@ -18,6 +18,8 @@
 // some calls. From then on either side of a call may be memory of that GPU. STUB_GPU does not work with
 // threads.
 //
+// Compiled with LARGE_COUNTS it calls MPI_Bcast_c and so on, which only MPI 4 has.
+//
 // Each rank hashes everything that comes out of its calls, including the memory beside it, and prints the
 // hash. An MPI must print the same hash with and without offbeat. The program also checks what it can know by
 // itself.
@@ -42,6 +44,19 @@ extern "C" {
 namespace {
 
 using Ints = std::vector<std::int32_t>;
+
+#if defined(LARGE_COUNTS)
+using Count = MPI_Count;
+using Displacement = MPI_Aint;
+#define FUNCTION(name) MPI_##name##_c
+#define MPI_Barrier_c MPI_Barrier
+#define MPI_Ibarrier_c MPI_Ibarrier
+#define MPI_Barrier_init_c MPI_Barrier_init
+#else
+using Count = int;
+using Displacement = int;
+#define FUNCTION(name) MPI_##name
+#endif
 
 enum Shape { plain, triples, gaps, swapped, nested, nested_gaps, shapes };
 MPI_Datatype type_of[shapes];
@@ -123,8 +138,8 @@ class Place {
 // One side of a call: blocks of `atoms` ints each, or of as many as the list says, in one shape.
 struct Side {
   Shape shape = plain;
-  std::vector<int> counts;         // elements of each block
-  std::vector<int> displacements;  // in elements
+  std::vector<Count> counts;                // elements of each block
+  std::vector<Displacement> displacements;  // in elements
   Ints memory;
 
   Side(Shape shape, const std::vector<int>& atoms, bool has_gaps) : shape(shape) {
@@ -132,7 +147,7 @@ struct Side {
     for (const int each : atoms) {
       counts.push_back(each / atoms_of[shape]);
       displacements.push_back(begin);
-      begin += counts.back() + (has_gaps ? 1 : 0);
+      begin += static_cast<int>(counts.back()) + (has_gaps ? 1 : 0);
     }
     memory.assign(static_cast<std::size_t>(begin) * static_cast<std::size_t>(extent_of[shape]) + 8, -77);
   }
@@ -145,7 +160,7 @@ struct Side {
     return static_cast<std::size_t>(counts[block]) * static_cast<std::size_t>(atoms_of[shape]);
   }
   [[nodiscard]] MPI_Datatype type() const { return type_of[shape]; }
-  [[nodiscard]] int count() const { return counts.empty() ? 0 : counts[0]; }
+  [[nodiscard]] Count count() const { return counts.empty() ? 0 : counts[0]; }
 };
 
 std::int32_t value(unsigned call, int from, int to, std::size_t k) {
@@ -184,7 +199,7 @@ enum class Form { blocking, nonblocking, persistent };
 
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 constexpr bool has_persistent = true;
-#define PREPARE(name, ...) MPI_##name##_init(__VA_ARGS__)
+#define PREPARE(name, ...) FUNCTION(name##_init)(__VA_ARGS__)
 #else
 constexpr bool has_persistent = false;
 #define PREPARE(name, ...)
@@ -194,10 +209,10 @@ constexpr bool has_persistent = false;
 #define MAKE(call, name, nonblocking_name, ...)                   \
   switch ((call).form) {                                          \
     case Form::blocking:                                          \
-      MPI_##name(__VA_ARGS__);                                    \
+      FUNCTION(name)(__VA_ARGS__);                                \
       break;                                                      \
     case Form::nonblocking:                                       \
-      MPI_##nonblocking_name(__VA_ARGS__, &(call).request);       \
+      FUNCTION(nonblocking_name)(__VA_ARGS__, &(call).request);   \
       break;                                                      \
     case Form::persistent:                                        \
       PREPARE(name, __VA_ARGS__, MPI_INFO_NULL, &(call).request); \
@@ -250,7 +265,7 @@ Rest combine(Call& call) {
   const int p = call.size;
   const int n = static_cast<int>(call.alike() % static_cast<unsigned>(call.longest * unit + 1));
   struct Memory {
-    std::vector<int> counts;
+    std::vector<Count> counts;
     std::vector<double> input, output;
     Place input_place, output_place;
   };
@@ -258,14 +273,14 @@ Rest combine(Call& call) {
   auto& [counts, input, output, input_place, output_place] = *memory;
   counts.assign(static_cast<std::size_t>(p), n);
   if (call.what == reduce_scatter) {
-    for (int& each : counts) each = static_cast<int>(call.alike() % 3) * n / 2;
+    for (Count& each : counts) each = static_cast<int>(call.alike() % 3) * n / 2;
   }
   int total = n;
   if (scatters) {
     total = 0;
-    for (const int each : counts) total += each;
+    for (const Count each : counts) total += static_cast<int>(each);
   }
-  const int mine = scatters ? counts[static_cast<std::size_t>(call.rank)] : n;
+  const int mine = scatters ? static_cast<int>(counts[static_cast<std::size_t>(call.rank)]) : n;
   const bool has_output = call.what != reduce || call.rank == call.root;
   const bool takes = has_output && (call.what != exscan || call.rank > 0);
   const bool in_place = call.in_place && has_output;
@@ -310,7 +325,7 @@ Rest combine(Call& call) {
     }
     int begin = 0;
     for (int rank = 0; scatters && rank < made.rank; ++rank)
-      begin += memory->counts[static_cast<std::size_t>(rank)];
+      begin += static_cast<int>(memory->counts[static_cast<std::size_t>(rank)]);
     Ints results;
     for (int k = 0; k < mine; ++k) {
       double sum = 0;
@@ -399,7 +414,7 @@ Rest copy(Call& call) {
   if (call.what == bcast && is_root) fill(call, output, 0, me, 0);
   void* const from = in_place && !scatters ? MPI_IN_PLACE : input_place.of(input.memory, call.own);
   void* const to = in_place && scatters ? MPI_IN_PLACE : output_place.of(output.memory, call.own);
-  const int count = input.count();
+  const Count count = input.count();
   switch (call.what) {
     case bcast:
       MAKE(call, Bcast, Ibcast, to, output.count(), output.type(), call.root, call.communicator);

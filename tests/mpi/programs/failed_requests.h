@@ -136,12 +136,25 @@ static const struct row rows[] = {
     {TESTALL, "aqw", {"I0 sFP ==="}},
     {TESTALL, "fW", {"I0 FP =="}},
 
+#if defined(OPEN_MPI)
+    {GET_ANY, "wT", {"S1 .s =="}},
+    {GET_ANY, "wf", {"S1 .s =="}},
+    {GET_SOME, "aTW", {"S ss. ==="}},
+    {GET_SOME, "afW", {"S ss. ==="}},
+    {GET_ALL, "aT", {"S1 ss =="}},
+    {GET_ALL, "af", {"S1 ss =="}},
+#else
     {GET_ANY, "wT", {"T1 .T =="}},
     {GET_ANY, "wf", {"F1 .F =="}},
     {GET_SOME, "aTW", {"I sT. ==="}},
     {GET_SOME, "afW", {"I sF. ==="}},
     {GET_ALL, "aT", {"I1 sT =="}},
     {GET_ALL, "af", {"I1 sF =="}},
+#endif
+    {GET_ANY, "wa", {"S1 .s =="}},
+    {GET_SOME, "wap", {"S .ss ==="}},
+    {GET_ALL, "wa", {"S0 .. =="}},
+    {GET_ALL, "ap", {"S1 ss =="}},
 };
 
 /* Whose error handler the hosts call. Open MPI calls that of the communicator of a request that has failed, with its
