@@ -4,7 +4,8 @@
 // On hosts of their own, ranks that poll disturb nobody. Virtual hosts share a few cores, and there eight
 // ranks that poll take 3 to 30 ms for what takes them 0.5 ms when each sleeps on its descriptors until a
 // message comes. So a rank that has looked in vain PATIENT_AFTER times waits there for up to PATIENT_US.
-// PATIENT_YIELDS=1 also does so where it yields: ranks of one host, which look at shared memory, too.
+// Ranks of one host look at shared memory, too, and yield. With PATIENT_YIELDS=1 they sleep where they yield
+// instead, and with PATIENT_YIELDS=2 in both places.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <poll.h>
@@ -50,7 +51,7 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
   if (timeout != 0) return found;
   descriptors = epoll;
   if (found > 0) in_vain = 0;
-  if (found != 0 || yields || ++in_vain <= after) return found;
+  if (found != 0 || yields == 1 || ++in_vain <= after) return found;
   return sleep_on(epoll, events, most);
 }
 
@@ -58,7 +59,7 @@ int poll(struct pollfd* polled, nfds_t count, int timeout) {
   int found = host_poll(polled, count, timeout);
   if (timeout != 0) return found;
   if (found > 0) in_vain = 0;
-  if (found != 0 || yields || ++in_vain <= after) return found;
+  if (found != 0 || yields == 1 || ++in_vain <= after) return found;
   const struct timespec limit = longest();
   found = ppoll(polled, count, &limit, NULL);
   if (found > 0) in_vain = 0;
