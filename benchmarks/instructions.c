@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// instructions COLLECTIVE COUNT CALLS: a collective of COUNT doubles on two ranks. Rank 1 is the root, and
-// comes last to each call.
+// instructions COLLECTIVE COUNT CALLS: makes CALLS calls of a collective of COUNT doubles on two ranks. Rank
+// 1 is the root, and comes last to each call.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from harness import PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
 
-FAMILIES = ("openmpi", "mpich", "mpiabi")
+FAMILY_OF = {"openmpi": "openmpi", "openmpi6": "openmpi", "mpich": "mpich", "mpiabi": "mpiabi"}
 
 
 def preloads(mpi: Mpi) -> list[Path]:
-    return [library(family) for family in FAMILIES if family != mpi.family]
+    return [library(name) for name, family in FAMILY_OF.items() if family != mpi.family]
 
 
 def is_native(result: Result, *words: str) -> None:

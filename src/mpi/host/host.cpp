@@ -80,11 +80,18 @@ bool is_of_an_mpi_library(void* function) {
   return version != nullptr && dladdr(version, &other) != 0 && other.dli_fbase == own.dli_fbase;
 }
 
+// Returns the name of the library that this function is in.
+std::string own_name() {
+  Dl_info own{};
+  return dladdr(reinterpret_cast<void*>(&own_name), &own) != 0 ? std::string(base_name(own.dli_fname))
+                                                               : "liboffbeat";
+}
+
 }  // namespace
 
 OtherFamily::OtherFamily(const std::string& path, std::string_view family, void* library)
-    : UsageError("this program uses " + path + " (" + std::string(family) + "), but liboffbeat-" +
-                 std::string(abi::family) + ".so is preloaded; `offbeat run` picks the right one"),
+    : UsageError("this program uses " + path + " (" + std::string(family) + "), but " + own_name() +
+                 " is preloaded; `offbeat run` picks the right one"),
       family(family),
       library(library) {}
 
