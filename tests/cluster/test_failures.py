@@ -79,6 +79,7 @@ def test_a_killed_host_ends_the_job(case: str, tmp_path: Path) -> None:
             settings = {"OFFBEAT_VERBOSE": "1"}
             result = run(mpi, 6, [program, "1000000000", killer.marker], environment=settings, timeout=180)
         finally:
+            killer.job_is_over.set()
             killer.join()
         assert killer.has_killed, f"it ended before its host did\n{result}"
         # Open MPI's says it in words only.
@@ -95,11 +96,11 @@ class Killer(threading.Thread):
         super().__init__(daemon=True)
         self.cluster, self.host, self.marker, self.silently = cluster, host, marker, silently
         self.has_killed = False
+        self.job_is_over = threading.Event()
 
     def run(self) -> None:
-        deadline = time.monotonic() + 120
-        while not self.marker.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        while not self.marker.exists() and not self.job_is_over.wait(0.1):
+            pass
         if self.marker.exists():
             time.sleep(1)
             self.cluster.kill(self.host, silently=self.silently)
