@@ -59,7 +59,7 @@ def main() -> None:
             found = defaultdict(list)
             for _ in range(arguments.repeats):
                 for way in ways:
-                    preload = way / f"liboffbeat-{mpi.family}.so" if way is not None else False
+                    preload = way / f"liboffbeat-{mpi.preload}.so" if way is not None else False
                     command = [program, collective, width, kind, arguments.seconds]
                     done = harness.run(
                         mpi, arguments.ranks, command, preload=preload, environment=settings if way else {}

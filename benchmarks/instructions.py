@@ -5,10 +5,10 @@
     benchmarks/instructions.py --mpicc build/mpi/mpich/bin/mpicc --library build/dev/liboffbeat-mpich.so
 
 valgrind's callgrind counts in rank 1, which is the root and comes last to each call. The figure is the
-least of all calls, so rank 1 waited for nobody. It leaves out what offbeat does if the last time was some
-time ago, which is always so under valgrind: a turn of the host MPI, and the times of a call. It also leaves
-out the system call that wakes a rank 0 that sleeps. `--functions` prints where the instructions are. Give
-several libraries to compare builds, none of them stripped.
+least of all calls, so rank 1 waited for nobody. It leaves out what only some calls do, but all under
+valgrind, which is slow: a turn of the host MPI, and timing the call. It also leaves out the system call
+that wakes a rank 0 that sleeps. `--functions` prints where the instructions are. Give several libraries to
+compare builds, none of them stripped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SOURCE = Path(__file__).resolve().parent / "instructions.c"
 CALLS = 200
 RUN_LIMIT_S = 300
 COLLECTIVES = ("allreduce", "reduce", "bcast", "barrier", "gather", "allgather", "alltoall")
-# What a call does now and then: turns of the host, and times.
+# What only some calls do: turns of the host MPI, and timing.
 SELDOM = (
     "offbeat::Communicator::give_turn(", "offbeat::CallTimer::begin_timed(", "offbeat::CallTimer::end_timed("
 )  # fmt: skip

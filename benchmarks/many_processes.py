@@ -36,7 +36,7 @@ CHOICE = re.compile(
     r"ranks: (\d+): (?!.* is pinned )(.*)$",
     re.MULTILINE,
 )
-# A rank that looked at shared memory every 50 us, as on smaller clusters, would leave the others no time.
+# If ranks polled shared memory every 50 us, as with up to 4 ranks per core, others would have no time.
 SLEEPING = {"PATIENT_AFTER": "1", "PATIENT_US": "20000", "OFFBEAT_WAIT": "sleep"}
 
 
@@ -78,7 +78,7 @@ def main() -> int:
             program = compile_program(mpi, PROGRAMS / "exchanges.cpp")
             environment = patient(mpi) | SLEEPING | {"OFFBEAT_VERBOSE": "1"}
             if mpi.kind != "openmpi":
-                environment["PATIENT_YIELDS"] = "0"  # with OFFBEAT_WAIT=sleep they yield between looks only
+                environment["PATIENT_YIELDS"] = "0"  # with OFFBEAT_WAIT=sleep ranks yield between polls only
             environment["LD_PRELOAD"] += f":{library(mpi.preload)}"
             result = run_job(mpi, [program, *words], preload=False, environment=environment, timeout=1800)
         right = result.returncode == 0 and hashes(result.stdout) == expected

@@ -90,10 +90,10 @@ class Laboratory:
         cwd = self._folder / f"{name}.files"
         cwd.mkdir()
         mpi = harness.MPIS[self._program.mpi]
-        libraries = [str(self._libraries / f"liboffbeat-trace-{mpi.family}.so")]
+        libraries = [str(self._libraries / f"liboffbeat-trace-{mpi.preload}.so")]
         environment = {"OFFBEAT_TRACE": str(saved)}
         if algorithm != "native":
-            libraries.append(str(self._libraries / f"liboffbeat-{mpi.family}.so"))
+            libraries.append(str(self._libraries / f"liboffbeat-{mpi.preload}.so"))
             environment[f"OFFBEAT_{COLLECTIVE.upper()}"] = algorithm
         environment["LD_PRELOAD"] = ":".join(libraries)
         if self._program.python_path:

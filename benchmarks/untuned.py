@@ -77,7 +77,7 @@ def main() -> None:
             for turn in range(arguments.turns):
                 print(f"{name}: pass {number + 1}, turn {turn + 1}", file=sys.stderr, flush=True)
                 for is_preloaded in (False, True):
-                    preload = arguments.libraries / f"liboffbeat-{mpi.family}.so" if is_preloaded else False
+                    preload = arguments.libraries / f"liboffbeat-{mpi.preload}.so" if is_preloaded else False
                     for cell, time in measure(mpi, program, preload, arguments).items():
                         times[cell, is_preloaded].append(time)
             for cell, is_preloaded in times:

@@ -4,12 +4,13 @@
     entry_points.py preload|tracer mpi.h entry_points.cpp [--older|--newer] [--spawn] [--sessions]
 
 --older leaves out the functions that came with MPI 4 and 4.1 and that a program may look for: those with
-large counts, and MPI_Request_get_status_any and the like. --newer writes only these. The header need not have
-them, because their prototypes follow from others.
+large counts, and MPI_Request_get_status_any and the like. --newer writes only these. The header need not
+declare them: their prototypes are derived from those of older functions, or written below. --spawn and
+--sessions add the functions that make processes and sessions, which a header may lack.
 
-Each calls a template of src/mpi/interpose/wrapped.hpp or src/mpi/tracer/wrapped.hpp, unless the MPI of the
-process is of another family. They are written by a program because C++ cannot give its functions the names
-MPI_Bcast, MPI_Ibcast_c, ...
+Each function calls a template of src/mpi/interpose/wrapped.hpp or src/mpi/tracer/wrapped.hpp, unless the
+MPI of the process is of another family. They are written by a program because C++ cannot give its functions
+the names MPI_Bcast, MPI_Ibcast_c, ...
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ function(offbeat_family family headers)
 endfunction()
 
 # <library>-openmpi6 is <library>-openmpi with the functions that Open MPI has from 6.0 on, such as MPI_Allreduce_c.
-# Programs look whether their MPI has them, so under an older one nothing may export them.
+# Programs check for these functions, so no library may export them under an older Open MPI.
 function(offbeat_open_mpi_6 library entry_points_of links map)
   offbeat_entry_points(${entry_points_of} openmpi6 "${openmpi_headers}" --newer)
   set(name ${library}-openmpi6)

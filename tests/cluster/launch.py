@@ -132,9 +132,9 @@ def patient(mpi: ClusterMpi) -> dict[str, str]:
     if max(mpi.shape) > 1:  # they look at shared memory, too
         variables |= {"PATIENT_AFTER": "3", "PATIENT_US": "50", "OFFBEAT_WAIT": "yield"}
         variables |= {"PATIENT_YIELDS": "1"} if mpi.kind == "openmpi" else {}
-    # A look takes some 10 us of a core. If many ranks share two cores and look every 50 us, they do hardly
-    # anything else: Open MPI's own allreduce of 8 bytes on 32 ranks took 75 ms, and 5 ms with longer naps.
-    # Here offbeat's ranks nap, too, where they yield to each other.
+    # A poll takes some 10 us of a core. If many ranks share two cores and poll every 50 us, they do hardly
+    # anything else: Open MPI's own allreduce of 8 bytes on 32 ranks took 75 ms, and 5 ms with longer sleeps.
+    # Under MPICH and Intel MPI, offbeat's ranks then also sleep instead of yielding.
     ranks_per_core = mpi.ranks / len(os.sched_getaffinity(0))
     if max(mpi.shape) > 1 and ranks_per_core > 4:
         variables["PATIENT_US"] = str(round(25 * ranks_per_core))

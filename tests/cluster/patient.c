@@ -4,8 +4,8 @@
 // On hosts of their own, ranks that poll disturb nobody. Virtual hosts share a few cores, and there eight
 // ranks that poll take 3 to 30 ms for what takes them 0.5 ms when each sleeps on its descriptors until a
 // message comes. So a rank that has looked in vain PATIENT_AFTER times waits there for up to PATIENT_US.
-// Ranks of one host look at shared memory, too, and yield. With PATIENT_YIELDS=1 they sleep where they yield
-// instead, and with PATIENT_YIELDS=2 in both places.
+// Ranks of one host look at shared memory, too, and yield. PATIENT_YIELDS=1 makes
+// sched_yield sleep instead of the polls, and 2 makes both sleep.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <poll.h>

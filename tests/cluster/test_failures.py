@@ -77,8 +77,9 @@ def test_a_killed_host_ends_the_job(case: str, tmp_path: Path) -> None:
         try:
             # run_job would start it again, without anybody to kill.
             settings = {"OFFBEAT_VERBOSE": "1"}
-            result = run(mpi, 6, [program, "1000000000", killer.sign], environment=settings, timeout=180)
+            result = run(mpi, 6, [program, "1000000000", killer.marker], environment=settings, timeout=180)
         finally:
+            killer.job_is_over.set()
             killer.join()
         assert killer.has_killed, f"it ended before its host did\n{result}"
         # Open MPI's says it in words only.
@@ -89,18 +90,18 @@ def test_a_killed_host_ends_the_job(case: str, tmp_path: Path) -> None:
 
 
 class Killer(threading.Thread):
-    """Kills a host a second after a program has made the file `sign`, so that its output has arrived, too."""
+    """Kills a host a second after a program has made a file, when the program's output has arrived."""
 
-    def __init__(self, cluster: Cluster, host: str, sign: Path, *, silently: bool) -> None:
+    def __init__(self, cluster: Cluster, host: str, marker: Path, *, silently: bool) -> None:
         super().__init__(daemon=True)
-        self.cluster, self.host, self.sign, self.silently = cluster, host, sign, silently
+        self.cluster, self.host, self.marker, self.silently = cluster, host, marker, silently
         self.has_killed = False
+        self.job_is_over = threading.Event()
 
     def run(self) -> None:
-        deadline = time.monotonic() + 120
-        while not self.sign.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if self.sign.exists():
+        while not self.marker.exists() and not self.job_is_over.wait(0.1):
+            pass
+        if self.marker.exists():
             time.sleep(1)
             self.cluster.kill(self.host, silently=self.silently)
             self.has_killed = True

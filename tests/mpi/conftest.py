@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def chosen(config: pytest.Config) -> list[Mpi]:
     names = config.getoption("--mpi").split(",")
-    movable = [mpi.name for mpi in MPIS.values() if mpi.prefix is not None]  # Debian's have one place
+    movable = [mpi.name for mpi in MPIS.values() if mpi.prefix is not None]  # Debian's MPIs cannot be moved
     if wrong := sorted(ELSEWHERE.keys() - set(movable)):
         raise pytest.UsageError(f"MPI_AT: not one of {', '.join(movable)}: {', '.join(wrong)}")
     for name in names:

@@ -63,13 +63,13 @@ class Mpi:
 
     @property
     def preload(self) -> str:
-        """Which liboffbeat-<preload>.so serves it: Open MPI 6 has its own, for more functions."""
+        """The name of the liboffbeat that serves it; Open MPI 6 has one of its own, with more functions."""
         return "openmpi6" if self.family == "openmpi" and self.is_open_mpi_6 else self.family
 
     @property
     def is_open_mpi_6(self) -> bool:
         """Whether it is Open MPI 6.0, under its own ABI or the standard one."""
-        return self.prefix is not None and (self.prefix / "lib" / "libopen_mpi.so").exists()
+        return self.prefix is not None and any(self.prefix.glob("lib*/libopen_mpi.so"))
 
     @property
     def has_large_counts(self) -> bool:
@@ -98,7 +98,7 @@ class Mpi:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What its jobs have in their environment."""
+        """The environment variables of its jobs."""
         # Open MPI 6.0 loses messages of several threads in its fast boxes (programs/lost_messages.c).
         more = {"OMPI_MCA_btl_sm_fbox_max": "0"} if self.is_open_mpi_6 else {}
         return self.environment | more

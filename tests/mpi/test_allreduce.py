@@ -138,8 +138,8 @@ def test_large_count_interface(mpi: Mpi, ranks: int, expression: str | None) -> 
 
 
 @on_mpis(lambda mpi: mpi.is_open_mpi_6)
-def test_threads_of_open_mpi_6_without_its_fast_boxes(mpi: Mpi) -> None:
-    """With them it loses messages, without offbeat too."""
+def test_open_mpi_6_without_fast_boxes_keeps_messages_of_threads(mpi: Mpi) -> None:
+    """With fast boxes it loses some, even without offbeat."""
     program = compile_program(mpi, PROGRAMS / "lost_messages.c")
     run(mpi, 2, [program], preload=False, timeout=90).succeeded()
 

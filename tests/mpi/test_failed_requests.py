@@ -10,7 +10,7 @@ from harness import PROGRAMS, Mpi, compile_program, remove_abandoned, run
 
 
 def compiled(mpi: Mpi) -> Path:
-    # The header of the standard ABI does not say whose it is.
+    # The header of the standard ABI does not name its MPI.
     of_open_mpi = ["-DOPEN_MPI", "-DOMPI_MAJOR_VERSION=6"] if mpi.name == "openmpi-abi" else []
     return compile_program(mpi, PROGRAMS / "failed_requests.c", *of_open_mpi)
 

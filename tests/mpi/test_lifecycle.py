@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness import CORES, PROGRAMS, Mpi, compile_program, library, on_mpis, remove_abandoned, run, running
+from offbeat.mpi.libraries import PRELOADS
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -63,14 +64,14 @@ def test_killed_rank_leaves_nothing_behind(mpi: Mpi, expression: str) -> None:
     assert not [name for name in new if "offbeat" in name], f"/dev/shm has {new}"
 
 
-@pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
+@pytest.mark.parametrize("name", PRELOADS)
 @pytest.mark.parametrize(
     "command", [["/bin/sh", "-c", "ls / | cat"], ["python3", "-c", "import threading, ctypes"]]
 )
-def test_a_program_without_mpi_does_not_notice(family: str, command: list[str]) -> None:
+def test_a_program_without_mpi_does_not_notice(name: str, command: list[str]) -> None:
     """LD_PRELOAD reaches every child process."""
     environment = os.environ | {
-        "LD_PRELOAD": str(library(family)),
+        "LD_PRELOAD": str(library(name)),
         "OFFBEAT_ALLREDUCE": "ring",
         "OFFBEAT_REPORT": "1",
     }
@@ -79,10 +80,10 @@ def test_a_program_without_mpi_does_not_notice(family: str, command: list[str]) 
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("family", ["openmpi", "mpich", "mpiabi"])
-def test_library_needs_no_mpi(family: str) -> None:
+@pytest.mark.parametrize("name", PRELOADS)
+def test_library_needs_no_mpi(name: str) -> None:
     text = subprocess.run(
-        ["readelf", "--dynamic", "--wide", str(library(family))],
+        ["readelf", "--dynamic", "--wide", str(library(name))],
         capture_output=True,
         text=True,
         timeout=30,

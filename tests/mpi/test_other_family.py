@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from harness import PROGRAMS, Mpi, Result, compile_program, library, on_mpis, run
-
-FAMILIES = ("openmpi", "mpich", "mpiabi")
+from offbeat.mpi.libraries import PRELOADS
 
 
 def preloads(mpi: Mpi) -> list[Path]:
-    return [library(family) for family in FAMILIES if family != mpi.family]
+    """All that do not fit. That of Open MPI 5 serves what it knows under Open MPI 6."""
+    fitting = {mpi.preload, "openmpi"} if mpi.preload == "openmpi6" else {mpi.preload}
+    return [library(name) for name in PRELOADS if name not in fitting]
 
 
 def is_native(result: Result, *words: str) -> None:
@@ -25,7 +26,7 @@ def is_native(result: Result, *words: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize("wrong", [0, 1, -1])
 def test_every_call_goes_to_the_programs_mpi(mpi: Mpi, ranks: int, wrong: int) -> None:
     program = compile_program(mpi, PROGRAMS / "other_family.c", "-ldl")
     preload = preloads(mpi)[wrong]
@@ -43,6 +44,16 @@ def test_so_it_does_under_the_tracer(mpi: Mpi, tmp_path: Path) -> None:
     result = run(mpi, 2, [program], preload=tracer, environment={"OFFBEAT_TRACE": str(folder)}, timeout=60)
     is_native(result, f"({mpi.family})")
     assert not folder.exists()
+
+
+@on_mpis(lambda mpi: mpi.preload == "openmpi6")
+def test_functions_that_the_preload_of_open_mpi_5_lacks_are_told_of(mpi: Mpi) -> None:
+    program = compile_program(mpi, PROGRAMS / "sum_once.c")
+    result = run(mpi, 2, [program], preload=library("openmpi"), timeout=60).succeeded()
+    assert result.report.served > 0, str(result)
+    assert result.stderr.count("MPI_Allreduce_c and other functions that liboffbeat-openmpi.so") == 1, str(
+        result
+    )
 
 
 @on_mpis(lambda mpi: mpi.family == "openmpi")

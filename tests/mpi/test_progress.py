@@ -31,9 +31,9 @@ def test_a_message_is_delivered_though_only_allreduce_is_called(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_that_always_comes_last_receives_its_messages(mpi: Mpi, ranks: int) -> None:
-    """Longest seen: 0.1 s, and 0.34 s natively, with three and four ranks on two cores."""
+    """It takes some 0.05 s, and 0.3 s without offbeat, if four ranks share two cores (I_MPI_SHM=spr)."""
     program = compile_program(mpi, PROGRAMS / "late_receiver.c")
-    result = run(mpi, ranks, [program, "1000000", "20"], environment=PIECE_BY_PIECE).succeeded()
+    result = run(mpi, ranks, [program, "1000000", "10"], environment=PIECE_BY_PIECE).succeeded()
     assert result.report.served == result.calls, str(result)
 
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/line_of_node.hpp"
 
 namespace offbeat {
 namespace {
@@ -41,15 +42,36 @@ std::vector<std::string> loaded_mpi_libraries() {
   return paths;
 }
 
+// Returns the file that this function is in.
+std::string own_file() {
+  Dl_info own{};
+  return dladdr(reinterpret_cast<void*>(&own_file), &own) != 0 ? own.dli_fname : "liboffbeat";
+}
+
+// Open MPI 6 has functions with large counts, and Open MPI 5 has none. Programs check for them, so the
+// library that exports them does not serve Open MPI 5. These two functions say which of both have them.
+constexpr bool is_for_open_mpi = abi::family == "openmpi";
+bool host_has_large_counts(void* handle) { return dlsym(handle, "PMPI_Allreduce_c") != nullptr; }
+bool offbeat_has_large_counts() {
+  void* self = dlopen(own_file().c_str(), RTLD_NOLOAD | RTLD_LAZY);
+  if (self == nullptr) return false;
+  void* function = dlsym(self, "PMPI_Allreduce_c");
+  dlclose(self);
+  Dl_info of_function{};
+  return function != nullptr && dladdr(function, &of_function) != 0 && of_function.dli_fname == own_file();
+}
+
 void* find_library() {
-  void* other = nullptr;  // an MPI of another family
+  void* other = nullptr;  // an MPI of another family, or an Open MPI with fewer functions
   std::string path_of_other;
   for (const std::string& path : loaded_mpi_libraries()) {
     void* handle = dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY);
     if (handle == nullptr) continue;
     if (void* allreduce = dlsym(handle, "PMPI_Allreduce")) {
       // The handle stays open, so libmpi stays loaded while offbeat may call it.
-      if (family_of(handle, allreduce) == abi::family) return handle;
+      const bool has_too_few =
+          is_for_open_mpi && !host_has_large_counts(handle) && offbeat_has_large_counts();
+      if (family_of(handle, allreduce) == abi::family && !has_too_few) return handle;
       if (other == nullptr) {
         other = handle;
         path_of_other = path;
@@ -83,12 +105,17 @@ bool is_of_an_mpi_library(void* function) {
 }  // namespace
 
 OtherFamily::OtherFamily(const std::string& path, std::string_view family, void* library)
-    : UsageError("this program uses " + path + " (" + std::string(family) + "), but liboffbeat-" +
-                 std::string(abi::family) + ".so is preloaded; `offbeat run` picks the right one"),
+    : UsageError("this program uses " + path + " (" + std::string(family) + "), but " +
+                 std::string(base_name(own_file())) + " is preloaded; `offbeat run` picks the right one"),
       family(family),
       library(library) {}
 
-Host::Host() : library_(the_library = find_library()) {}
+Host::Host() : library_(the_library = find_library()) {
+  if (is_for_open_mpi && host_has_large_counts(library_) && !offbeat_has_large_counts())
+    say_once_on_node("this Open MPI has MPI_Allreduce_c and other functions that " +
+                     std::string(base_name(own_file())) +
+                     " does not see; `offbeat run` picks the library that does");
+}
 
 void* Host::find(const char* name) const { return dlsym(library_, name); }
 

@@ -6,7 +6,7 @@
 // from B, and B waits for the allreduce before it sends. If A's part had to wait until A calls offbeat again,
 // that would be a deadlock which the host alone does not have.
 //
-//  - Open MPI 4 and 5 (opal_progress_register): every wait of the host calls offbeat, which may send messages
+//  - Open MPI 4 to 6 (opal_progress_register): every wait of the host calls offbeat, which may send messages
 //    there.
 //  - MPICH 5 (MPIX_Async_start): every wait of the host calls offbeat while operations are under way. Calls
 //    that give the host a turn are forbidden there, and tests of messages give one. So operations that send

@@ -18,7 +18,7 @@
 // some calls. From then on either side of a call may be memory of that GPU. STUB_GPU does not work with
 // threads.
 //
-// Compiled with LARGE_COUNTS it calls MPI_Bcast_c and so on, which only MPI 4 has.
+// Compiled with LARGE_COUNTS it calls MPI_Bcast_c and so on, which came with MPI 4.
 //
 // Each rank hashes everything that comes out of its calls, including the memory beside it, and prints the
 // hash. An MPI must print the same hash with and without offbeat. The program also checks what it can know by

@@ -5,8 +5,8 @@
  * last byte in its memory. It is an error if that takes longer than SECONDS.
  *
  * An MPI gives itself a turn in each of its collectives. A library that serves them has to do so, too, even
- * for a rank that does not wait. The number of calls is no measure: where ranks share cores, Intel MPI alone
- * needed 2 to 381 of them (3 ranks on 2 cores, I_MPI_SHM=spr).
+ * for a rank that does not wait. The number of calls does not tell: if ranks share cores, Intel MPI alone
+ * needed 2 to 381 calls (3 ranks on 2 cores, I_MPI_SHM=spr).
  */
 #include <time.h>
 
