@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lateness import be_late
+import lateness
 
 WARM_UP_STEPS = 2  # DDP forms its buckets anew after the first
 BETWEEN_STEPS = (3, 200)
@@ -83,11 +83,10 @@ class Trainer:
         group = self._groups[backend or CONTROL]
         ddp = DistributedDataParallel(self.model, process_group=group, gradient_as_bucket_view=view)
         optimiser = torch.optim.SGD(ddp.parameters(), 0.001)
-        late_s = self._arguments.late_ms / 1e3 if dist.get_rank() == dist.get_world_size() - 1 else 0.0
+        late = lateness.Lateness(self._arguments, dist.get_rank(), dist.get_world_size())
 
         def step() -> None:
-            if late_s > 0:
-                be_late(late_s, busy=self._arguments.late_by == "busy")
+            late.step()
             optimiser.zero_grad()
             with ddp.no_sync() if backend is None else contextlib.nullcontext():
                 cross_entropy(ddp(self._images), self._labels).backward()
@@ -152,6 +151,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "bound": arguments.bind,
         "late_ms": arguments.late_ms,
         "late_by": arguments.late_by,
+        "late_rank": arguments.late_rank,
         "steps": steps,
         "load": [load, os.getloadavg()[0]],
         "ways": {
@@ -173,8 +173,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--backends", type=lambda names: names.split(","), required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--late-ms", type=float, default=0.0)
-    parser.add_argument("--late-by", choices=["sleep", "busy"], default="sleep")
+    lateness.add_options(parser)
     parser.add_argument("--bind", action="store_true")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()

@@ -18,9 +18,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import horovod.tensorflow as hvd
+import lateness
 import numpy as np
 import tensorflow as tf
-from lateness import be_late
 
 WARM_UP_STEPS = 5
 BETWEEN_STEPS = (3, 1000)
@@ -113,11 +113,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return loss
 
     compiled = tf.function(train)
-    late_s = arguments.late_ms / 1e3 if hvd.rank() == hvd.size() - 1 else 0.0
+    late = lateness.Lateness(arguments, hvd.rank(), hvd.size())
 
     def step() -> None:
-        if late_s > 0:
-            be_late(late_s, busy=arguments.late_by == "busy")
+        late.step()
         compiled().numpy()
 
     def timed(steps: int) -> tuple[float, float]:
@@ -153,8 +152,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--image", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--late-ms", type=float, default=0.0)
-    parser.add_argument("--late-by", choices=["sleep", "busy"], default="sleep")
+    lateness.add_options(parser)
     parser.add_argument("--no-reduce", dest="reduce", action="store_false")
     parser.add_argument("--output", type=Path, required=True)
     return parser.parse_args()

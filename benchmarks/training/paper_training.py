@@ -12,6 +12,7 @@ job each. The share that is not hidden is 1 - t(none) / t, the median over the r
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shlex
@@ -75,7 +76,12 @@ class Study:
         self._arguments = arguments
         self._output = folder / "job.json"
         self._environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-        self._late = ["--late-ms", str(arguments.late_ms), "--late-by", arguments.late_by]
+        self.late_ms, self.late_rank = 0.0, "last"
+
+    @property
+    def _late(self) -> list[str]:
+        options = ["--late-ms", str(self.late_ms), "--late-by", self._arguments.late_by]
+        return [*options, "--late-rank", self.late_rank]
 
     def job(self, command: Sequence[str], environment: Mapping[str, str]) -> Any:
         self._output.unlink(missing_ok=True)
@@ -129,8 +135,9 @@ class Study:
             "parameters": turns["none"][0]["parameters"],
             "ranks": a.ranks,
             "bound": bound,
-            "late_ms": a.late_ms,
+            "late_ms": self.late_ms,
             "late_by": a.late_by,
+            "late_rank": self.late_rank,
             "steps": turns["none"][0]["steps"],
             "load": [load, os.getloadavg()[0]],
             "ways": {
@@ -144,7 +151,11 @@ class Study:
 
     def jobs(self) -> Iterator[Any]:
         a = self._arguments
-        for bound in [each == "bound" for each in a.binding.split(",")]:
+        cases = [(float(ms), rank) for ms in a.late_ms.split(",") for rank in a.late_rank.split(",")]
+        for bound, (self.late_ms, self.late_rank) in itertools.product(
+            [each == "bound" for each in a.binding.split(",")],
+            dict.fromkeys((ms, rank if ms else "last") for ms, rank in cases),
+        ):
             for model in models(a.models) if a.torch else []:
                 yield self.ddp(model, bound=bound)
             for model in models(a.horovod_models) if a.horovod else []:
@@ -177,7 +188,8 @@ def name_of(job: Any) -> str:
 def title_of(job: Any) -> str:
     title = f"{job['program']}, {job['ranks']} ranks, {'bound' if job['bound'] else 'unbound'}"
     if job["late_ms"]:
-        title += f", rank {job['ranks'] - 1} late by {job['late_ms']:g} ms ({job['late_by']})"
+        late = "a random rank" if job.get("late_rank") == "random" else f"rank {job['ranks'] - 1}"
+        title += f", {late} late by {job['late_ms']:g} ms ({job['late_by']})"
     return title
 
 
@@ -231,6 +243,29 @@ def print_tables(jobs: Sequence[Any]) -> None:
     for title, group in by_title(jobs).items():
         print(f"\n{title}\n\n{table(HEADINGS, rows_of(group))}\n")
         print("\n".join(comparisons(group)))
+    if late := hidden_lateness(jobs):
+        print(f"\n{table(('', 'model', 'way', 'a step takes longer by, ms', 'lateness hidden'), late)}")
+
+
+def ms_of_step(job: Any, way: str) -> float:
+    return float(1e3 * job["ranks"] * job["batch"] / statistics.median(job["ways"][way]["images_per_s"]))
+
+
+def hidden_lateness(jobs: Sequence[Any]) -> list[list[str]]:
+    """A line for each way of each job with a late rank: how much later a step ends, and what that hides."""
+
+    def same(job: Any) -> tuple[Any, ...]:
+        return job["program"], job["model"], job["image"], job["batch"], job["bound"]
+
+    on_time = {same(job): job for job in jobs if not job["late_ms"]}
+    rows = []
+    for job in jobs:
+        before = on_time.get(same(job)) if job["late_ms"] else None
+        for way in job["ways"] if before else ():
+            longer = ms_of_step(job, way) - ms_of_step(before, way)
+            hidden = f"{1 - longer / job['late_ms']:.0%}"
+            rows.append([title_of(job), name_of(job), way, f"{longer:.1f}", hidden])
+    return rows
 
 
 def figure_of(jobs: Sequence[Any]) -> str:
@@ -265,7 +300,8 @@ def parse() -> argparse.Namespace:
     add("--rounds", type=int, default=5, help="turns of each way with torch. Default: %(default)s")
     add("--horovod-rounds", type=int, default=3, help="turns of each way. Default: %(default)s")
     add("--seconds", type=float, default=0.5, help="how long a turn of `none` lasts. Default: %(default)s")
-    add("--late-ms", type=float, default=0.0, help="the last rank is late by this before each step")
+    add("--late-ms", default="0", help="a rank is late by this before each step: 0,10,30. Default: 0")
+    add("--late-rank", default="last", help="last, random, or both: which rank that is. Default: last")
     add("--late-by", choices=["sleep", "busy"], default="sleep", help="default: %(default)s")
     add("--mpirun", default="mpirun", help="of the Open MPI that Horovod uses. Default: %(default)s")
     add("--mpirun-args", default="", help="more arguments for it")

@@ -273,6 +273,18 @@ def test_a_rank_that_is_late_in_most_calls_is_not_always_late(tmp_path: Path) ->
     assert "Rank 1 mostly arrives last: give it less work" in finding.advice
 
 
+def test_a_rank_that_is_always_late_in_one_kind_of_call_only(tmp_path: Path) -> None:
+    noise = jitter(1)
+
+    def late(rank: int, call: int) -> int:
+        return noise() + 50_000 * (rank == 1 and (call % 2 == 0 or call % 20 == 1))
+
+    path = iterations(tmp_path, 4, 200, late, size=lambda call: 64 if call % 2 else 8)
+    (finding, *_) = diagnosed(path).findings
+    assert len(finding.occurrences) == 2
+    assert "Rank 1 mostly arrives last: give it less work" in finding.advice
+
+
 def test_a_pattern_file_comes_without_the_report(offbeat: Offbeat, tmp_path: Path) -> None:
     late_every_tenth(tmp_path / "run.trace")
     assert offbeat("report", "run.trace", "--pattern", "skew.txt").stdout == "Wrote skew.txt\n"

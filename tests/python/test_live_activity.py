@@ -75,6 +75,20 @@ def test_a_call_to_which_a_rank_has_not_come(is_timed: bool) -> None:
     assert activity.between(after, [rank_at(0, 9, CollectiveCounts(calls=17))]).stuck == []
 
 
+def test_a_place_is_the_way_to_the_program() -> None:
+    inside = ["__GI___nanosleep() at nanosleep.c:25", "__nanosleep() at nanosleep.c:3"]
+    frames = [
+        "the system call clock_nanosleep",
+        *inside,
+        "usleep() at usleep.c:31",
+        "main() at a.c:6",
+        "_start() at b.S:1",
+    ]
+    way = "the system call clock_nanosleep, called from usleep() at usleep.c:31, called from main() at a.c:6"
+    assert places.place(frames) == way
+    assert places.place(["__init__() at a.py:1"]) == "__init__() at a.py:1"
+
+
 def test_where_a_rank_is_while_others_wait_for_it() -> None:
     waits = rank_at(0, 5, CollectiveCounts(calls=17, is_inside=True))
     late = rank_at(1, 5, CollectiveCounts(calls=16))

@@ -143,7 +143,7 @@ def test_when_the_average_chooses_wrongly_it_says_by_how_much(offbeat: Offbeat, 
     done = offbeat("predict", "run.trace", "--from", "bench.json")
     assert (done.returncode, done.stderr) == (0, "")
     best = "Best for this program: quick for allreduce, a run of 31.0 ms "
-    assert f"{best}(-8.8% against the recorded one with native).\n" in done.stdout
+    assert f"{best}(-8.8% against native as predicted).\n" in done.stdout
     assert (
         "The best average over the patterns chooses steady: 32.0 ms, 3.2% more than the best.\n"
         in done.stdout
@@ -383,7 +383,7 @@ def test_the_report_says_what_a_benchmark_would_bring(offbeat: Offbeat, tmp_path
     bench(tmp_path / "bench.json")
     done = offbeat("report", "run.trace", "bench.json")
     assert (
-        "By bench.json, the run would take 31.0 ms (-8.8% against the recorded one with native) "
+        "By bench.json, the run would take 31.0 ms (-8.8% against native as predicted) "
         "with quick for allreduce"
     ) in done.stdout
     bench(tmp_path / "many.json", ranks=64)

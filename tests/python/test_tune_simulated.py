@@ -522,6 +522,15 @@ def test_what_cannot_be_stored(
     assert not (tmp_path / ".config").exists()
 
 
+def test_a_copy_of_a_level_is_a_reason_not_to_store_that_is_told(offbeat: Offbeat, tmp_path: Path) -> None:
+    path = site_file(tmp_path)
+    path.write_text('not_measured = "between_nodes"\n' + path.read_text())
+    done = offbeat(*SITE)
+    assert "\nNot stored: plain: messages between nodes were not measured" in done.stdout
+    assert re.search(r"^combining and copying  \S", done.stdout, re.M), done.stdout
+    assert not (tmp_path / ".config").exists()
+
+
 def test_a_budget_leaves_out_the_most_nodes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -70,14 +70,28 @@ def test_the_benchmark_of_training(tmp_path: Path) -> None:
         sys.executable,
     ]
     command += ["--models", "cnn:32:4", "--binding", "bound", "--rounds", "2", "--seconds", "0.01"]
-    command += ["--late-ms", "100", "--json", str(found), "--figure", str(figure)]
+    command += [
+        "--late-ms",
+        "0,100",
+        "--late-rank",
+        "last,random",
+        "--json",
+        str(found),
+        "--figure",
+        str(figure),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (job,) = json.loads(found.read_text())["cells"]
+    on_time, job, other = json.loads(found.read_text())["cells"]
+    assert [(each["late_ms"], each["late_rank"]) for each in (on_time, job, other)] == [
+        (0, "last"), (100, "last"), (100, "random")
+    ]  # fmt: skip
     assert list(job["ways"]) == ["none", "gloo", "gloo, view", "offbeat", "offbeat, view"]
     assert job["ranks"] * job["batch"] / max(job["ways"]["none"]["images_per_s"]) > 0.1, "a rank is late"
     # With two ranks there is one order in which to add.
     hashes = {way: each["weights"] for way, each in job["ways"].items()}
     assert hashes["offbeat"] == hashes["offbeat, view"] == hashes["gloo"] != hashes["none"]
-    assert "torch DDP, 2 ranks, bound, rank 1 late by 5 ms (sleep)" in done.stdout
-    assert figure.read_text().count("<rect") == 1 + 2 * 4
+    for late in ("rank 1", "a random rank"):
+        assert f"torch DDP, 2 ranks, bound, {late} late by 100 ms (sleep)" in done.stdout
+    assert done.stdout.count(" lateness hidden |") == 1, done.stdout
+    assert figure.read_text().count("<rect") == 1 + 3 * 2 * 4

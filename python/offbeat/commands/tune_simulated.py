@@ -106,6 +106,8 @@ def run(
         console.print(tune_sheets.not_simulated(missing), soft_wrap=True)
     to = calibrated if store is not False and not why_not else None
     _write(console, terms, rows, rules_file, to)
+    if why_not and store is None and calibrated is not None:
+        console.print(f"Not stored: {why_not}", soft_wrap=True)
 
 
 def _hosts(host: str | None, calibrated: Fingerprint | None) -> list[str]:
@@ -182,8 +184,10 @@ def _show(
     console: Console, terms: Terms, rows: Sequence[SimulatedRow], answers: Sequence[Answer], seconds: float
 ) -> None:
     for machine in terms.machines:
-        for name, value in machine.facts()[:4]:
-            console.print(f"{name:<15}{value}", soft_wrap=True)
+        facts = machine.facts()[:4]
+        width = max(len(name) for name, _ in facts)
+        for name, value in facts:
+            console.print(f"{name:<{width}}  {value}", soft_wrap=True)
         console.print()
     several = f"robust ({', '.join(terms.patterns)})" if len(terms.patterns) > 1 else BALANCED
     console.print(f"Objective: {several}", soft_wrap=True)

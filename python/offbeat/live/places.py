@@ -41,9 +41,15 @@ def is_awaited(rank: Process, others: Sequence[Process]) -> bool:
 
 
 def place(frames: Sequence[str]) -> str:
-    """The innermost frames of a stack in one line, as far as the function that begins the program."""
-    kept = []
+    """The innermost frames of a stack in one line, as far as the function that begins the program.
+
+    Internal functions of the C library, such as __nanosleep(), are left out; Python's __init__() is not.
+    """
+    kept: list[str] = []
     for frame in frames:
+        name = frame.partition("(")[0]
+        if name.startswith("__") and not name.endswith("__"):
+            continue
         kept.append(frame)
         if frame.startswith(_OUTERMOST) or len(kept) == _MOST_FRAMES:
             break

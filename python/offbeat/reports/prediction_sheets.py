@@ -171,7 +171,7 @@ def _saving(each: PredictedCollective) -> str:
     """How the best run compares with the recorded one, whose algorithm is predicted, too."""
     if each.model is None:
         return ""
-    return f" ({_change_text(each.best.run_s, each.model.run_s)} against the recorded one with {each.ran})"
+    return f" ({_change_text(each.best.run_s, each.model.run_s)} against {each.ran} as predicted)"
 
 
 def why_doubtful(each: PredictedCollective, prediction: Prediction) -> str | None:

@@ -90,7 +90,7 @@ def _ratio(ratio: float | None) -> Cell:
 def verdict(decisions: Sequence[Decision]) -> str:
     """One line: how many choices change, and what that brings."""
     changed = [each for each in decisions if each.changes]
-    verb = "changes" if len(changed) == 1 else "change"
+    verb = "changes" if 1 in (len(changed), len(decisions)) else "change"
     found = f"{len(changed)} of {format_count(len(decisions), 'choice')} {verb}"
     if (gain := mean_ratio(each.of_before for each in changed)) is not None:
         found += f": there the last delay is {gain:.2f} of what it was (geometric mean)"
@@ -119,7 +119,7 @@ def progress(now: Progress) -> str:
         f"{format_duration(now.passed_s)} of {format_duration(now.budget_s)}: {what}, "
         f"{format_count(now.ranks, 'rank')}: {now.doing}"
     )
-    if now.candidates:
+    if now.candidates and now.round != FINAL:
         text += f"; {now.racing} of {format_count(now.candidates, 'candidate')} are in the race"
     return text
 

@@ -17,7 +17,8 @@ from offbeat.trace.stakes import Stakes
 from offbeat.trace.training import Training
 from offbeat.units import format_count, format_share, format_size_range, format_us, formatted_alike, ordinal
 
-_ALWAYS_LATE_SHARE = 0.95  # ranks that are late in fewer calls are mostly late
+_ALWAYS_LATE_SHARE = 0.95  # ranks that are late in fewer calls of a kind are mostly late
+_LATE_EVERYWHERE_SHARE = 0.75  # so are those that are late in fewer calls of all kinds in which they are late
 _MOST_OCCURRENCES = 4  # how many a finding lists
 
 
@@ -188,9 +189,13 @@ class Finding:
             )
         arrives = "arrives last: give it" if one else "arrive last: give them"
         slower = f"{core} {'is' if one else 'are'} slower or shared"
-        often = (
-            "always" if len(occurrence.rows) >= _ALWAYS_LATE_SHARE * len(occurrence.group.calls) else "mostly"
+        is_always = len(occurrence.rows) >= _ALWAYS_LATE_SHARE * len(occurrence.group.calls)
+        # Its other kinds of calls may contradict.
+        late, calls = (
+            sum(map(len, each))
+            for each in zip(*((each.rows, each.group.calls) for each in self.occurrences), strict=True)
         )
+        often = "always" if is_always and late >= _LATE_EVERYWHERE_SHARE * calls else "mostly"
         return f"{who.capitalize()} {often} {arrives} less work, or check whether {slower}."
 
 
