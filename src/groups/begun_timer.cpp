@@ -25,6 +25,12 @@ std::int64_t cpu_ns(clockid_t thread) {
   return time.tv_sec * ns_per_s + time.tv_nsec;
 }
 
+// Returns how long a thread was blocked between two moments.
+std::int64_t blocked_between(const BegunTimer::Moment& start, const BegunTimer::Moment& end) {
+  const std::int64_t wall_ns = std::max<std::int64_t>(0, end.ns - start.ns);
+  return std::clamp<std::int64_t>(wall_ns - (end.busy_ns - start.busy_ns), 0, wall_ns);
+}
+
 }  // namespace
 
 BegunTimer::Moment BegunTimer::now(clockid_t thread) {
@@ -34,7 +40,8 @@ BegunTimer::Moment BegunTimer::now(clockid_t thread) {
   if (waits_.thread != thread)
     busy_ns = cpu_ns(thread);
   else
-    busy_ns = (waits_.is_inside ? waits_.began_cpu_ns : cpu_ns(thread)) - waits_.cpu_ns;
+    busy_ns =
+        (is_in_wait_.load(std::memory_order_relaxed) ? waits_.began_cpu_ns : cpu_ns(thread)) - waits_.cpu_ns;
   return {moment.ticks, moment.ns, busy_ns};
 }
 
@@ -54,14 +61,15 @@ BegunTimer::Moment BegunTimer::start_of(const BegunCall& call) {
   return is_later ? last_ended_.began : call.began;
 }
 
-std::int64_t BegunTimer::blocked_ns(const BegunCall& call) {
-  if (call.began.ticks == 0) return 0;
-  if (call.is_blocking) return monotonic_ns() - call.began.ns;
-  const Moment start = start_of(call);
+BegunTimer::Look BegunTimer::look_at(const BegunCall& call, Moment& last) {
+  if (call.is_blocking) {
+    last.ticks = ProcessorClock::now();
+    return {.blocked_ns = monotonic_ns() - call.began.ns, .is_blocked = true};
+  }
   const Moment end = now(call.thread);
-  const std::int64_t wall_ns = end.ns - start.ns;
-  return std::clamp<std::int64_t>(wall_ns - (end.busy_ns - start.busy_ns), 0,
-                                  std::max<std::int64_t>(0, wall_ns));
+  const Moment before = std::exchange(last, end);
+  return {.blocked_ns = blocked_between(start_of(call), end),
+          .is_blocked = 2 * blocked_between(before, end) > end.ns - before.ns};
 }
 
 bool BegunTimer::show_awaited(const BegunCall& call, std::uint64_t number, std::int64_t blocked_ns) {
@@ -85,9 +93,7 @@ void BegunTimer::end(const BegunCall& call, std::uint64_t number, NodeBoard& boa
   const Moment start = start_of(call);
   const Moment end = now(call.thread);
   const std::int64_t wall_ns = std::max<std::int64_t>(1, end.ns - start.ns);
-  const std::int64_t blocked_ns =
-      call.is_blocking ? wall_ns
-                       : std::clamp<std::int64_t>(wall_ns - (end.busy_ns - start.busy_ns), 0, wall_ns);
+  const std::int64_t blocked_ns = call.is_blocking ? wall_ns : blocked_between(start, end);
   const std::uint64_t wall = end.ticks > start.ticks ? end.ticks - start.ticks : 0;
   __extension__ using Wide = unsigned __int128;
   const auto blocked = static_cast<std::uint64_t>(Wide{wall} * static_cast<std::uint64_t>(blocked_ns) /
@@ -107,17 +113,19 @@ bool BegunTimer::begin_wait() {
   if (!is_on_) return false;
   const clockid_t thread = own_clock();
   const std::lock_guard guard(lock_);
-  if (waits_.is_inside) return false;  // an outer wait of this thread counts, or another thread's
+  // An outer wait of this thread counts, or another thread's.
+  if (is_in_wait_.load(std::memory_order_relaxed)) return false;
   if (waits_.thread != thread) waits_ = {.thread = thread};
   waits_.began_cpu_ns = cpu_ns(thread);
-  waits_.is_inside = true;
+  is_in_wait_.store(true, std::memory_order_relaxed);
   return true;
 }
 
 void BegunTimer::end_wait() {
   const std::lock_guard guard(lock_);
   waits_.cpu_ns += cpu_ns(waits_.thread) - waits_.began_cpu_ns;
-  waits_.is_inside = false;
+  is_in_wait_.store(false, std::memory_order_relaxed);
+  counters_->awaited_number.set(0);
 }
 
 }  // namespace offbeat

@@ -14,7 +14,10 @@
 #include <time.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "base/spin_lock.hpp"
 #include "collectives/algorithm.hpp"
@@ -27,7 +30,8 @@ class NodeBoard;
 class BegunTimer {
  public:
   // `is_on` is false if calls are only counted.
-  BegunTimer(CommunicatorCounters& counters, bool is_on) : counters_(&counters), is_on_(is_on) {}
+  BegunTimer(std::shared_ptr<CommunicatorCounters> counters, bool is_on)
+      : counters_(std::move(counters)), is_on_(is_on) {}
 
   // A moment, and how long a thread has computed by then.
   struct Moment {
@@ -45,13 +49,30 @@ class BegunTimer {
   [[nodiscard]] BegunCall begin(Collective collective, bool is_blocking);
   // Ends a call, which is call `number` of the group. Call this while you hold the lock of the operations.
   void end(const BegunCall& call, std::uint64_t number, NodeBoard& board, const Expression* ran);
-  // Returns for how long the caller has been blocked by a call under way.
-  [[nodiscard]] std::int64_t blocked_ns(const BegunCall& call);
+  // What a look at a call under way finds.
+  struct Look {
+    std::int64_t blocked_ns = 0;  // for how long it has blocked its caller
+    bool is_blocked = false;      // whether the caller was blocked for most of the time since the look before
+  };
+  // `last` is the moment of the look before; it becomes that of this one.
+  [[nodiscard]] Look look_at(const BegunCall& call, Moment& last);
   // Forgets a call that has failed.
   void forget(const BegunCall& call);
   // Lets readers of the counters know for how long call `number` has blocked its caller. Returns false if the
   // caller waits for an earlier call.
   bool show_awaited(const BegunCall& call, std::uint64_t number, std::int64_t blocked_ns);
+  // Does so at once if a thread of the program is in a wait of the group. The time follows with the next
+  // look. Makes no system call.
+  void show_awaited_in_wait(const BegunCall& call, std::uint64_t number) {
+    if (!is_in_wait_.load(std::memory_order_relaxed)) return;
+    const std::uint64_t shown = counters_->awaited_number.value();
+    if (shown == 0 || shown > number) show_awaited(call, number, 0);
+  }
+  // Takes back what show_awaited() has said of call `number`, whose caller goes on.
+  void hide_awaited(std::uint64_t number) {
+    if (counters_->awaited_number.value() == number && !is_in_wait_.load(std::memory_order_relaxed))
+      counters_->awaited_number.set(0);
+  }
 
   // A thread holds this while it adds to the times of the group.
   [[nodiscard]] SpinLock& times_lock() { return times_lock_; }
@@ -75,7 +96,6 @@ class BegunTimer {
   // The waits of the thread that has waited last.
   struct Waits {
     clockid_t thread = 0;
-    bool is_inside = false;
     std::int64_t began_cpu_ns = 0;
     std::int64_t cpu_ns = 0;  // that earlier waits have taken
   };
@@ -86,10 +106,11 @@ class BegunTimer {
   [[nodiscard]] bool begin_wait();
   void end_wait();
 
-  CommunicatorCounters* counters_;
+  const std::shared_ptr<CommunicatorCounters> counters_;  // a wait may end after the group
   const bool is_on_;
   SpinLock times_lock_;
-  SpinLock lock_;  // guards the next two members
+  std::atomic<bool> is_in_wait_{false};  // that thread; changes while lock_ is held
+  SpinLock lock_;                        // guards the next two members
   Waits waits_;
   BegunCall last_ended_;  // `began` is when it ended
   std::array<const Expression*, collectives.size()> shown_{};

@@ -148,7 +148,7 @@ class Group final : public OperationsOwner {
   // One for each stage of the board; the first is that of blocking calls.
   std::array<std::unique_ptr<BoardTransport>, NodeBoard::stages_of_communicator> transports_;
   std::atomic<std::uint64_t> calls_{0};
-  const CounterFile::Owner counters_;
+  const std::shared_ptr<CommunicatorCounters> counters_;
   const std::shared_ptr<BegunTimer> begun_timer_;
   CallTimer timer_;   // of blocking calls
   std::mutex order_;  // held while a call takes its place among those that were begun

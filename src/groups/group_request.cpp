@@ -56,7 +56,7 @@ CollectiveRequest::CollectiveRequest(Group& group, std::unique_ptr<PreparedCall>
       log_(log),
       number_(number),
       time_(time),
-      last_look_(time.began.ticks) {}
+      last_look_(time.began) {}
 
 // The time of a call also counts while it waits for its turn on the stage.
 bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
@@ -64,20 +64,21 @@ bool CollectiveRequest::step(bool& got_further, HostCalls calls) {
        each = static_cast<CollectiveRequest*>(each->successor()))
     plan().stage->end_earlier(each->deadline_ns_, each->options_.timeout_s);
   if (Operation::step(got_further, calls)) return true;
-  if (!got_further && has_begun() && time_.began.ticks != 0) look_at_wait();
+  if (!got_further && has_begun() && time_.began.ticks != 0) {
+    group_.begun_timer_->show_awaited_in_wait(time_, plan().number);
+    look_at_wait();
+  }
   return false;
 }
 
 // The clock of the caller's thread is a system call, so this does not look often.
 void CollectiveRequest::look_at_wait() {
-  constexpr std::uint64_t us_between_looks = 50'000;
-  constexpr std::int64_t shown_after_ns = 500 * ns_per_ms;
-  const std::uint64_t now = ProcessorClock::now();
-  if (now - last_look_ < us_between_looks * ProcessorClock::ticks_per_us()) return;
-  last_look_ = now;
-  const std::int64_t blocked_ns = group_.begun_timer_->blocked_ns(time_);
-  if (blocked_ns < shown_after_ns) return;
-  if (!group_.begun_timer_->show_awaited(time_, plan().number, blocked_ns)) return;
+  constexpr std::uint64_t us_between_looks = 4000;
+  if (ProcessorClock::now() - last_look_.ticks < us_between_looks * ProcessorClock::ticks_per_us()) return;
+  BegunTimer& timer = *group_.begun_timer_;
+  const auto [blocked_ns, is_blocked] = timer.look_at(time_, last_look_);
+  if (!is_blocked) return timer.hide_awaited(plan().number);
+  if (!timer.show_awaited(time_, plan().number, blocked_ns)) return;
   const std::int64_t stall_ns = plan().stage->board.patience.stall.after_ns;
   if (stalled_since_ns_ != 0 || stall_ns == 0 || blocked_ns < stall_ns) return;
   stalled_since_ns_ = monotonic_ns() - blocked_ns;

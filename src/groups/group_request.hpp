@@ -77,7 +77,8 @@ class CollectiveRequest final : public GroupRequest {
       log_->completes(number_);
   }
 
-  // Looks now and then at how long the call has blocked its caller. Says so if that is long.
+  // Looks now and then whether the call blocks its caller. Shows for how long, and prints a line if that is
+  // very long.
   void look_at_wait();
   void end_time();
   void end_time_of_failed();
@@ -89,7 +90,7 @@ class CollectiveRequest final : public GroupRequest {
   GroupCallLog* const log_;
   const std::uint64_t number_;
   const BegunTimer::BegunCall time_;
-  std::uint64_t last_look_ = 0;        // of ProcessorClock
+  BegunTimer::Moment last_look_;
   std::int64_t stalled_since_ns_ = 0;  // 0: no stall was reported
 };
 

@@ -113,7 +113,7 @@ Group::Group(GroupProcess& process, int rank, int size)
       membership_(size),
       fork_generation_(GroupProcess::fork_generation()),
       counters_(process.counters.add()),
-      begun_timer_(std::make_shared<BegunTimer>(*counters_, process.settings.counters)),
+      begun_timer_(std::make_shared<BegunTimer>(counters_, process.settings.counters)),
       timer_(*counters_, process.settings.counters, &begun_timer_->times_lock()) {
   counters_->rank = static_cast<std::uint32_t>(rank);
   counters_->size = static_cast<std::uint32_t>(size);

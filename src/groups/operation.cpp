@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <optional>
 #include <utility>
 
 #include "groups/operations_under_way.hpp"
@@ -112,11 +113,24 @@ void Operation::wait() {
   rethrow_if_failed();
 }
 
+// Exists while a thread waits for an operation that was not over at once.
+class Operation::ShownWait {
+ public:
+  ShownWait(OperationsOwner& owner, const Operation& awaited) : owner_(owner) { owner.show_wait(&awaited); }
+  ShownWait(const ShownWait&) = delete;
+  ShownWait& operator=(const ShownWait&) = delete;
+  ~ShownWait() { owner_.show_wait(nullptr); }
+
+ private:
+  OperationsOwner& owner_;
+};
+
 // The pause gives the host its turns. If a turn throws because another rank has given up, the operation fails
 // when it is advanced next.
 void Operation::wait_for_sequel() noexcept {
   if (is_complete()) return;
   const OwnerInUse owner(*this);
+  std::optional<ShownWait> shown;
   while (!is_complete()) {
     if (!owner) {
       operations_under_way.settle();
@@ -129,6 +143,7 @@ void Operation::wait_for_sequel() noexcept {
     while (!operations_under_way.advance(calls)) {
       operations_under_way.settle();  // the sequel may belong to an operation that another thread has ended
       if (is_complete()) break;
+      if (!shown) shown.emplace(*owner_, *this);
       try {
         wait.pause();
       } catch (...) {

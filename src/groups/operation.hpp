@@ -68,6 +68,8 @@ class OperationsOwner {
   [[nodiscard]] virtual HostCalls calls_of_operation(HostCalls calls) const {
     return calls == HostCalls::if_threads ? HostCalls::none : calls;
   }
+  // Called when a thread of the program waits for an operation with a sequel, and with null when that ends.
+  virtual void show_wait(const Operation* /*awaited*/) noexcept {}
   // Called when an operation is over, unless it has failed. May throw CommunicationError: then it has failed.
   virtual void check_end(Operation&) {}
   // Throws CommunicationError after an earlier failure.
@@ -178,6 +180,7 @@ class Operation {
   friend class OperationsUnderWay;
 
   class OwnerInUse;
+  class ShownWait;
 
   [[nodiscard]] bool is_message() const { return plan_.index == OperationPlan::no_index; }
   [[nodiscard]] bool needs_host() const {

@@ -51,7 +51,7 @@ struct alignas(64) CollectiveCounters {
   Counter calls;  // that the program has made
   Counter served;
   Counter bytes;          // of the calls, by the length that chooses the algorithm
-  Counter since;          // when the present blocking call began; 1: it is not timed; 0: there is none
+  Counter since;          // when the present call blocked the rank; 1: it is not timed; 0: there is none
   Counter ticks;          // in blocking calls
   Counter waiting_ticks;  // until the last rank of the node had come
   Counter waits;          // blocking calls for which it is known who came last
@@ -85,7 +85,8 @@ struct alignas(64) CommunicatorCounters {
   std::uint32_t is_group;  // 1: a group without MPI
   std::uint64_t identity;  // equal on all ranks of the communicator; 0: unknown
   std::array<char, 64> name;
-  // The call of a group that blocks a thread of the program, if it lasts (groups/begun_timer.hpp).
+  // The call under way that blocks a thread of the program, which has begun it before: of a group
+  // (groups/begun_timer.hpp), or of a communicator, where `since` of its collective says when the wait began.
   Counter awaited_number;  // 0: there is none
   Counter awaited_collective;
   Counter awaited_us;  // how long it has blocked the thread, when it was last looked at

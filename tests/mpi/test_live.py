@@ -183,8 +183,9 @@ def test_the_view_of_a_job_with_a_late_rank(mpi: Mpi) -> None:
 
 
 @INSIDE_OFFBEAT
-def test_the_place_in_which_a_rank_is_often_late(mpi: Mpi) -> None:
-    with job(mpi, "late", 40) as process:
+@pytest.mark.parametrize("kind", ["late", "begun"])
+def test_the_place_in_which_a_rank_is_often_late(mpi: Mpi, kind: str) -> None:
+    with job(mpi, kind, 40) as process:
         pids = ranks_of(process)
         found = subprocess.run(
             [OFFBEAT, "top", str(pids[0]), "--where", "1", "--seconds", "3s"],
@@ -368,7 +369,7 @@ def test_a_rank_that_waits_in_offbeat_is_in_no_exported_function(mpi: Mpi) -> No
 def test_a_sleep_is_not_cut_short(mpi: Mpi) -> None:
     program = compile_program(mpi, PROGRAMS / "live.c")
     assert re.fullmatch(
-        r"\w*sleep\(\) called by be_late\(\) at live\.c:80", where(mpi, program, "asleep", "3")
+        r"\w*sleep\(\) called by be_late\(\) at live\.c:81", where(mpi, program, "asleep", "3")
     )
 
 

@@ -100,6 +100,8 @@ def test_where_a_rank_is_while_others_wait_for_it() -> None:
     assert not places.is_awaited(late, [left, late])
     left.communicators[0].awaited_number = 17  # now its rank waits for it
     assert places.is_awaited(late, [left, late])
+    left.communicators[0].awaited_number = 16  # or for one to which the late rank has come
+    assert not places.is_awaited(late, [left, late])
     looks = iter([[waits, late], [waits, come], [waits, late], [waits, late], []])
     stacks = iter(
         [["step() at a.c:7", "main() at a.c:9", "_start() in a+0x1"], ["liboffbeat-mpich.so+0x1"], []]
@@ -346,4 +348,11 @@ def test_counters_are_parsed_and_sent() -> None:
     assert counts.late == {1: Late(3, 500_000)}
     assert counts.is_inside
     assert layout.from_json(layout.to_json(found)) == found
+    block = communicator[:88] + struct.pack("<3Q", 5, 0, 0)  # it waits for a call that it has begun
+    data = (data[: 2 * layout.BLOCK_BYTES] + block.ljust(128, b"\0") + collective).ljust(len(data), b"\0")
+    found = layout.parse(data, ["allreduce"], 1000 + 2 * SECOND, 500 + SECOND)
+    assert found is not None
+    (world,) = found.communicators
+    assert (world.awaited_number, world.awaited_collective) == (5, "allreduce")
+    assert world.awaited_ns == SECOND - 1000
     assert layout.parse(b"\0" * len(data), ["allreduce"], 0, 0) is None

@@ -9,6 +9,7 @@ from made_traces import START_NS, begun, iterations
 from offbeat import trace
 from offbeat.bench import arrival_patterns
 from offbeat.errors import CommandError
+from offbeat.reports import trace_sheets
 from offbeat.trace import formulas, message_time, metrics, summaries
 from offbeat.trace.message_time import MessageTime
 
@@ -137,8 +138,22 @@ def test_nonblocking_calls_are_not_waiting(tmp_path: Path) -> None:
         file = begun(rank, 2)
         file.call(0, START_NS + 1000 * rank, START_NS + 1000 * rank + 10, START_NS + 5000, flags=2)
         file.write(tmp_path)
-    (call,) = metrics.collect(trace.read(tmp_path)).whole
+    calls = metrics.collect(trace.read(tmp_path))
+    (call,) = calls.whole
     assert (call["waiting"], call["in_call"], call["end"] - call["last"]) == (0, 20, 4000)
+    last = trace_sheets.ranks(calls)
+    assert [(row[0].text, row[-1].text) for row in last.rows] == [("rank 1", "-"), ("rank 0", "0.00 µs")]
+    shares = trace_sheets.shares(calls)
+    assert [cell.text for cell in shares.rows[0][-3:]] == ["-", "0.02 µs", "-"]
+    for sheet in (last, shares):
+        assert "Non-blocking calls record no waiting" in sheet.note
+
+
+def test_tables_of_blocking_calls_say_nothing_of_others(tmp_path: Path) -> None:
+    calls = metrics.collect(made(tmp_path))
+    for sheet in (trace_sheets.ranks(calls), trace_sheets.shares(calls)):
+        assert "non-blocking" not in sheet.note
+        assert all(cell.text != "-" for row in sheet.rows for cell in row)
 
 
 def test_the_time_of_a_message_is_estimated_from_the_fastest_calls(tmp_path: Path) -> None:

@@ -84,6 +84,22 @@ def test_the_waiting_of_a_training_is_seen(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.in_turn(1, "way")
 @pytest.mark.parametrize("way", WAYS)
+def test_the_place_in_which_a_rank_is_often_late(way: str) -> None:
+    with job(way, "late", "10") as ranks:
+        pid = process_of_job((way, "late", "10"))
+        shown = top(pid, "--where", "1", "--seconds", "3s")
+        of_other = top(pid, "--where", "0", "--seconds", "1s")
+    jobs.all_right(ranks)
+    found = re.match(r"rank 1: others waited for it in (\d+) of (\d+) looks over 3 s; it was in\n(.*)", shown)
+    assert found is not None, shown
+    assert int(found[1]) > int(found[2]) / 4, shown
+    assert re.match(r" +\d+ x load_batch\(\) at live\.py:\d+", found[3]), shown
+    waited = re.match(r"rank 0: others waited for it in (\d+) of (\d+)", of_other)
+    assert waited is None or int(waited[1]) < int(waited[2]) / 4, of_other
+
+
+@pytest.mark.in_turn(1, "way")
+@pytest.mark.parametrize("way", WAYS)
 def test_a_hang_is_named(way: str) -> None:
     with job(way, "hang", "6", OFFBEAT_STALL_S="1") as ranks:
         pid = process_of_job((way, "hang", "6"))

@@ -166,9 +166,9 @@ def _furthest_behind(processes: Iterable[Process]) -> dict[_Key, tuple[int, int]
 
 def _present_ns(communicator: CommunicatorCounts, name: str, counts: CollectiveCounts) -> int:
     """How long the present call of a collective has blocked the rank, if that is long."""
-    if communicator.awaited_number > 0 and communicator.awaited_collective == name:
-        return communicator.awaited_ns
-    return counts.since_ns if counts.since_ns > _LONG_NS else 0
+    is_awaited = communicator.awaited_number > 0 and communicator.awaited_collective == name
+    spent = communicator.awaited_ns if is_awaited else counts.since_ns
+    return spent if spent > _LONG_NS else 0
 
 
 def _add_present(change: CollectiveCounts, present_ns: int, elapsed_ns: int, late: int | None) -> None:

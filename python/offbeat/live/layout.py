@@ -57,7 +57,7 @@ class CommunicatorCounts:
     identity: int
     is_group: bool
     collectives: dict[str, CollectiveCounts]
-    # The call of a group that blocks a thread of the program, if it lasts.
+    # The call under way that blocks a thread of the program, which has begun it before.
     awaited_number: int = 0  # 0: there is none
     awaited_collective: str = ""
     awaited_ns: int = 0
@@ -131,6 +131,9 @@ def _communicator(
         if not found:
             return None
         return CommunicatorCounts("communicators that are gone", 0, 0, 0, False, found)
+    awaited_collective = collectives[index] if awaited > 0 and index < len(collectives) else ""
+    # A communicator says when the wait began, and a group how long it lasts.
+    began = found.get(awaited_collective, CollectiveCounts()).since_ns
     return CommunicatorCounts(
         _text(name),
         rank,
@@ -139,8 +142,8 @@ def _communicator(
         is_group == 1,
         found,
         awaited,
-        collectives[index] if awaited > 0 and index < len(collectives) else "",
-        1000 * awaited_us,
+        awaited_collective,
+        max(1000 * awaited_us, began),
     )
 
 

@@ -35,7 +35,8 @@ def is_awaited(rank: Process, others: Sequence[Process]) -> bool:
         for each in other.communicators if other.key != rank.key else ():
             known = mine.get(key_of(each), math.inf)
             is_inside = any(counts.is_inside for counts in each.collectives.values())
-            if each.awaited_number > known or (is_inside and each.calls > known):
+            number = each.awaited_number or (each.calls if is_inside else 0)
+            if number > known:
                 return True
     return False
 

@@ -19,6 +19,7 @@ from offbeat.units import format_count, format_size_range, format_us
 
 _MOST_RANKS = 16
 _MOST_TRIALS = 16
+_UNKNOWN = "-"
 
 
 def sheets(calls: Calls, diagnosis: Diagnosis, alpha: MessageTime | None) -> list[Sheet]:
@@ -64,7 +65,7 @@ def readiness(calls: Calls, training: Training) -> Sheet:
 def ranks(calls: Calls) -> Sheet:
     """Which ranks arrive last, how often, and how late they are then."""
     found = summaries.lateness(calls)
-    shown = sorted(found, key=lambda rank: (-rank.waited_s, rank.rank))[:_MOST_RANKS]
+    shown = sorted(found, key=lambda rank: (-rank.waited_s, -rank.calls_last, rank.rank))[:_MOST_RANKS]
     rows = [
         plain_cells(
             f"rank {rank.rank}",
@@ -74,13 +75,14 @@ def ranks(calls: Calls) -> Sheet:
             format_us(rank.lateness_us),
             format_us(rank.lateness_p90_us),
             format_us(rank.mean_skew_us),
-            format_us(1e6 * rank.waited_s),
+            format_us(1e6 * rank.waited_s) if rank.shows_waiting else _UNKNOWN,
         )
         for rank in shown
     ]
-    many = f" Shown: the {_MOST_RANKS} of {len(found)} ranks for which the others waited longest." * (
-        len(found) > _MOST_RANKS
-    )
+    many = (
+        f" Shown: the {_MOST_RANKS} of {len(found)} ranks for which the others waited longest, or that are "
+        "last most often."
+    ) * (len(found) > _MOST_RANKS)
     return Sheet(
         "Ranks that arrive last",
         (
@@ -96,7 +98,8 @@ def ranks(calls: Calls) -> Sheet:
         rows,
         "Late by: the median over the calls in which the rank is last, measured from when half of the ranks "
         "had arrived; in a tenth of these calls it is later than the next column. Mean skew: time after the "
-        f"first rank, averaged over all calls. Others waited: the sum over all other ranks.{many}",
+        f"first rank, averaged over all calls. Others waited: the sum over all other ranks."
+        f"{_of_non_blocking(calls)}{many}",
         left=frozenset({0, 1}),
     )
 
@@ -130,10 +133,13 @@ def shares(calls: Calls) -> Sheet:
                     _percent(share.call_share),
                     format_us(share.time_ns / 1e3),
                     _percent(share.time_share),
-                    format_us(share.waiting_ns / 1e3),
+                    format_us(share.waiting_ns / 1e3) if share.any_blocking else _UNKNOWN,
                     format_us(share.communicating_ns / 1e3),
                 ),
-                Cell(_percent(part), Tone.BAD if part > 0.5 else Tone.PLAIN),
+                Cell(
+                    _percent(part) if share.any_blocking else _UNKNOWN,
+                    Tone.BAD if part > 0.5 else Tone.PLAIN,
+                ),
             ]
         )
     return Sheet(
@@ -141,8 +147,16 @@ def shares(calls: Calls) -> Sheet:
         ("collective", "calls", "of all calls", "time", "of all time", "waiting", "communicating", "waits"),
         rows,
         "Time: the sum over all ranks, inside the calls. Waiting: until the last rank arrived; the rest is "
-        f"communicating. ▲: more than half is waiting. Sizes: {summaries.SIZE_CLASS_MEANING}.",
+        f"communicating. ▲: more than half is waiting. Sizes: {summaries.SIZE_CLASS_MEANING}."
+        f"{_of_non_blocking(calls)}",
     )
+
+
+def _of_non_blocking(calls: Calls) -> str:
+    """A sentence about the calls that show no waiting, if there are any."""
+    if summaries.blocking(calls.whole).all():
+        return ""
+    return f" Non-blocking calls record no waiting, so no sum has it; {_UNKNOWN}: there are no other calls."
 
 
 def algorithms(calls: Calls) -> Sheet:

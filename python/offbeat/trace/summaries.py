@@ -30,6 +30,11 @@ def size_class(size: Any) -> NDArray[np.intp]:
     return np.asarray(np.digitize(size, [SMALL_BYTES + 1, MEDIUM_BYTES + 1]))
 
 
+def blocking(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of these calls are blocking: no other shows how long ranks waited."""
+    return np.asarray((rows["flags"] & (Flag.NONBLOCKING | Flag.PERSISTENT)) == 0)
+
+
 @dataclass(frozen=True)
 class Share:
     """The share that one kind of call has in all calls and in their time (paper 0, section 4.2)."""
@@ -42,6 +47,7 @@ class Share:
     time_share: float
     waiting_ns: float
     communicating_ns: float
+    any_blocking: bool  # only blocking calls show waiting
 
 
 def shares(calls: Calls) -> list[Share]:
@@ -66,6 +72,7 @@ def shares(calls: Calls) -> list[Share]:
                     time / total_time,
                     wait,
                     max(time - wait, 0.0),
+                    bool(blocking(rows).any()),
                 )
             )
     return sorted(found, key=lambda share: -share.time_ns)
@@ -147,6 +154,7 @@ class RankLateness:
     lateness_p90_us: float
     waited_s: float  # how long all other ranks waited in these calls
     mean_skew_us: float  # the mean over all calls (paper 4, section V.A)
+    shows_waiting: bool  # whether it was last in no call, or in a blocking one
 
 
 def lateness(calls: Calls) -> list[RankLateness]:
@@ -169,6 +177,7 @@ def lateness(calls: Calls) -> list[RankLateness]:
                 float(late[1]),
                 float(rows["waiting"].sum()) / 1e9,
                 float(skew_ns) / 1e3,
+                not len(rows) or bool(blocking(rows).any()),
             )
         )
     return found

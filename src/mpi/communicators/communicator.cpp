@@ -292,6 +292,20 @@ Choice Communicator::choose_to_begin(Collective collective, std::size_t bytes, s
   return {trial->next(), trial};
 }
 
+// Readers of the counters then see the wait as they see a blocking call.
+void Communicator::show_wait(const Operation* awaited) noexcept {
+  if (counters_ == nullptr) return;
+  if (awaited == nullptr) {
+    counters_->awaited_number.set(0);
+    counters_->of(collective_at(counters_->awaited_collective.value())).since.set(0);
+    return;
+  }
+  const Collective collective = awaited->call().collective;
+  counters_->of(collective).since.set(ProcessorClock::now());
+  counters_->awaited_collective.set(index_of(collective));
+  counters_->awaited_number.set(awaited->plan().number);
+}
+
 void Communicator::announce_begun(Collective collective, std::size_t bytes) {
   if (!is_verbose_) return;
   const PlanInUse& mine = plans_.of(collective);

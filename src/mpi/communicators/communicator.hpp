@@ -201,6 +201,7 @@ class Communicator final : public OperationsOwner {
   // What operations need.
   [[nodiscard]] Patience patience_of(int index) override { return means_.patience_of(index); }
   void prepare(BoardTransport& transport, int index) override { means_.prepare(transport, index); }
+  void show_wait(const Operation* awaited) noexcept override;
   void require_intact() const override { life_.require_intact(); }
   void break_down() override;
   void begin_use() noexcept override { life_.begin_use(); }

@@ -3,6 +3,7 @@
  * live KIND SECONDS: allreduces for some seconds, and what KIND says:
  *   balanced    nothing
  *   late        rank 1 computes for 5 ms before each
+ *   begun       likewise, by MPI_Iallreduce and MPI_Wait
  *   hang        rank 1 computes for most of the time before the last
  *   asleep      likewise, and sleeps instead
  *   receives    likewise, and waits for a message of rank 2 that comes late
@@ -91,16 +92,29 @@ static void be_late(const char *kind, double seconds) {
   }
 }
 
+/* The first call blocks: ranks agree in it that offbeat serves the others. */
+static void sum_of(const char *kind, const int *mine, int *sum) {
+  if (strcmp(kind, "begun") != 0 || check_calls == 0) {
+    allreduce(mine, sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return;
+  }
+  ++check_calls;
+  MPI_Request request;
+  MPI_Iallreduce(mine, sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
   check_start(&argc, &argv);
   const char *kind = argv[1];
   const double seconds = atof(argv[2]);
-  const int is_steady = strcmp(kind, "balanced") == 0 || strcmp(kind, "late") == 0;
+  const int is_late = strcmp(kind, "late") == 0 || strcmp(kind, "begun") == 0;
+  const int is_steady = strcmp(kind, "balanced") == 0 || is_late;
   const double until = now() + (is_steady ? seconds : 0.2);
   for (int goes_on = 1; goes_on;) {
     int mine = world_rank == 0 && now() < until;
-    if (world_rank == 1 && strcmp(kind, "late") == 0) solve(0.005);
-    allreduce(&mine, &goes_on, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (world_rank == 1 && is_late) solve(0.005);
+    sum_of(kind, &mine, &goes_on);
   }
   if (world_rank == 1 && !is_steady) be_late(kind, seconds);
   if (strcmp(kind, "receives") == 0 && world_rank == 2) {
