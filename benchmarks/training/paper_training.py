@@ -251,8 +251,17 @@ def ms_of_step(job: Any, way: str) -> float:
     return float(1e3 * job["ranks"] * job["batch"] / statistics.median(job["ways"][way]["images_per_s"]))
 
 
+def spread_ms(job: Any, way: str) -> float:
+    """By how much the steps of different rounds differ."""
+    rates = job["ways"][way]["images_per_s"]
+    return float(1e3 * job["ranks"] * job["batch"] * (1 / min(rates) - 1 / max(rates)))
+
+
 def hidden_lateness(jobs: Sequence[Any]) -> list[list[str]]:
-    """A line for each way of each job with a late rank: how much later a step ends, and what that hides."""
+    """A line for each way of each job with a late rank: how much later a step ends, and what that hides.
+
+    A `?` says that rounds differ by more than the lateness.
+    """
 
     def same(job: Any) -> tuple[Any, ...]:
         return job["program"], job["model"], job["image"], job["batch"], job["bound"]
@@ -263,7 +272,8 @@ def hidden_lateness(jobs: Sequence[Any]) -> list[list[str]]:
         before = on_time.get(same(job)) if job["late_ms"] else None
         for way in job["ways"] if before else ():
             longer = ms_of_step(job, way) - ms_of_step(before, way)
-            hidden = f"{1 - longer / job['late_ms']:.0%}"
+            noise = max(spread_ms(job, way), spread_ms(before, way))
+            hidden = f"{1 - longer / job['late_ms']:.0%}" if noise < job["late_ms"] else "?"
             rows.append([title_of(job), name_of(job), way, f"{longer:.1f}", hidden])
     return rows
 
